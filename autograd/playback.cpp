@@ -348,7 +348,7 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
   }
 }
 
-inline void Playback::tell_gradient_end(const GateCall& call) {
+[[gnu::noinline]] void Playback::tell_gradient_end(const GateCall& call) {
   if (context_.mode & observed) tell_end(context_, call);
   for (Interceptor* each = context_.interceptors; each; each = each->next) each->after(call);
 }
