@@ -11,7 +11,7 @@
 
 #include "lib/body/hash.hpp"
 #include "lib/body/text.hpp"
-#include "lib/body/utf8.hpp"
+#include "lib/io/file.hpp"
 
 namespace reel::data::detail {
 std::int64_t nanoseconds_now() {
@@ -81,7 +81,7 @@ void throw_item_error(const Notes& notes, std::string_view step, const std::stri
   }
   line += std::string(step) + ": ";
   if (text.starts_with(line)) text.erase(0, line.size());
-  throw ItemError(line + printable(item) + ": " + text, cause);
+  throw ItemError(line + io::escaped(item) + ": " + text, cause);
 }
 
 namespace {
@@ -255,7 +255,7 @@ std::string PipelineState::explain(const std::vector<const Notes*>& steps, std::
   const Notes* slow = nullptr;
   char line[160];
   for (const Notes* step : steps) {
-    report += printable(step->text);
+    report += io::escaped(step->text);
     if (!step->extra.empty()) report += (step->text.empty() ? "" : ", ") + step->extra;
     if (step->text == "skip_errors") {
       report += ": left out " + std::to_string(step->elements) + " elements";

@@ -255,14 +255,14 @@ TEST_CASE("names of sources have no control characters in errors", "[cpu][data]"
   auto named = data::from(3, number, "a\nb\x1b[31m").map(fails);
   std::string text;
   everything(named, &text);
-  CHECK(text.find("map: item 0 of a b [31m(3): a bad file") != text.npos);
-  CHECK(named.explain().starts_with("a b [31m(3)"));
+  CHECK(text.find("map: item 0 of a\\x0ab\\x1b[31m(3): a bad file") != text.npos);
+  CHECK(named.explain().starts_with("a\\x0ab\\x1b[31m(3)"));
   const std::string path = "names\n\x1b[31m.txt";
   std::ofstream(path) << "one\n";
   auto lines = data::lines({path}).map(
       [](const std::string&) -> std::int64_t { throw std::runtime_error("a bad file"); });
   everything(lines, &text);
-  CHECK(text.find("map: item 0 (names  [31m.txt: line 1): a bad file") != text.npos);
+  CHECK(text.find("map: item 0 (names\\x0a\\x1b[31m.txt: line 1): a bad file") != text.npos);
   std::remove(path.c_str());
 }
 
