@@ -42,20 +42,25 @@ void fail_thread(std::string_view what, Caller caller) {
   fail<TapeError>(caller, what, "tape", "the thread that made the tape", "another thread");
 }
 
+[[noreturn, gnu::noinline]] static void fail_batched(Caller caller) {
+  fail<TapeError>(caller, "GradientTape", "tape", "one around batched(), parallel() or vmap()",
+                  "one inside of their function",
+                  "It follows all examples. For a gradient of each, use a loop or "
+                  "batch_jacobian().");
+}
+
 GradientTape::GradientTape(TapeOptions options, Caller caller) try : options_(options) {
   Context& context = Context::here();
-  if (context.refuses_tapes)
-    fail<TapeError>(caller, "GradientTape", "tape", "one around batched(), parallel() or vmap()",
-                    "one inside of their function",
-                    "It follows all examples. For a gradient of each, use a loop or "
-                    "batch_jacobian().");
-  reel_ = context.reel;
+  if (context.refuses_tapes) [[unlikely]]
+    fail_batched(caller);
+  FlowReel& reel = *context.reel;
+  reel_ = &reel;
   close_tapes_ended_elsewhere(context);
-  bit_ = context.reel->open_tape(options.watch_variables);
+  bit_ = reel.open_tape(options.watch_variables);
   if (!bit_)
     fail<TapeError>(caller, "GradientTape", "tapes", "at most 64 alive on a thread", "one more");
   context.update_recording();
-  if (context.reel->alive == bit_) announce_tape(context);
+  if (reel.alive == bit_) announce_tape(context);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "GradientTape");
 }
