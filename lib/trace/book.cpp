@@ -136,6 +136,18 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   return {};
 }
 
+std::vector<Caller> TraceEntry::loops_apart() const {
+  const Locked held(Lock::traces);
+  return {apart.begin(), apart.begin() + static_cast<std::ptrdiff_t>(kept_apart)};
+}
+bool TraceEntry::keep_loops_apart(const tracing::Capture& path, bool differs) {
+  const Locked held(Lock::traces);
+  for (const Caller line : path.apart)
+    if (!tracing::has_line(apart, line)) apart.push_back(line);
+  if (!differs || kept_apart == apart.size()) return false;
+  kept_apart = apart.size();
+  return true;
+}
 tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   tracing::Tree known;
   const Locked held(Lock::traces);

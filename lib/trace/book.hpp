@@ -43,8 +43,10 @@ struct TraceEntry {
   // kept, as other threads may still run an older plan
   std::vector<std::unique_ptr<tracing::Plan>> plans;
   std::string signature, trouble;
-  std::size_t derived = 0;   // paths that were made from those of two other signatures
-  std::string derived_from;  // their names
+  std::vector<Caller> apart;   // lines of loops that were not one step in some call
+  std::size_t kept_apart = 0;  // the first so many are one step in no call
+  std::size_t derived = 0;     // paths that were made from those of two other signatures
+  std::string derived_from;    // their names
   int failures = 0;
   struct {  // what the last run changed behind a pointer, and how many runs in a row changed it
     std::uintptr_t at = 0;
@@ -59,6 +61,11 @@ struct TraceEntry {
   tracing::Difference publish(const tracing::Capture& path, std::uint64_t call,
                               std::unique_ptr<tracing::CapturedWords> captured, bool nested,
                               const std::atomic<bool>& shared);
+  /// The lines of loops that are one step in no call.
+  std::vector<Caller> loops_apart() const;
+  /// The path of a call `differs` from others. If a loop was one step in some of them only, because
+  /// one writes a Variable in it, it is no step from now on: then the result is true.
+  bool keep_loops_apart(const tracing::Capture& path, bool differs);
   /// Where the path of a run, which was checked against a replay, differs from the known paths.
   tracing::Difference difference(const tracing::Capture& path) const;
   /// Call it if a run could not be captured. Returns true if calls run eagerly from now on. This

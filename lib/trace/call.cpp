@@ -157,6 +157,7 @@ void publish(TraceProgress& call, tracing::Capture path) {
   if (call.marked_reads != Context::here().marked_reads)
     return;  // a replay would not pass marks on
   tracing::Difference difference = add_path(call, path);
+  if (call.entry->keep_loops_apart(path, bool(difference))) return call.entry->forget({});
   if (difference && call.entry->is_unchecked()) {
     capture_by_itself(call, difference);
     difference = add_path(call, path);
@@ -178,7 +179,7 @@ void publish(TraceProgress& call, tracing::Capture path) {
 void finish_capture(TraceProgress& call, const std::string& changed_read) {
   call.scope.reset();
   const StateFound found = find_state(call, changed_read);
-  tracing::Capture path = call.tracer->finish(call.results);
+  tracing::Capture path = call.tracer->finish(call.results, call.entry->loops_apart());
   if (found.kind >= StateFound::Kind::state) return refuse(call, found);
   if (!can_capture(call)) return;
   publish(call, std::move(path));
@@ -208,7 +209,7 @@ bool tolerate_changes(TraceProgress& call) {
 void finish_verification(TraceProgress& call, const std::string& changed_read) {
   call.scope.reset();
   const StateFound found = find_state(call, changed_read);
-  const tracing::Capture path = call.tracer->finish(call.results);
+  const tracing::Capture path = call.tracer->finish(call.results, call.entry->loops_apart());
   if (found.kind >= StateFound::Kind::state) return refuse(call, found);
   if (!can_capture(call)) return;
   if (call.entry->plan.load(std::memory_order_acquire) != call.plan) return;  // of another thread

@@ -428,7 +428,7 @@ void Tracer::exclude_from(StateWatch& state) const {
   }
 }
 
-Capture Tracer::finish(std::span<const Tensor> results) {
+Capture Tracer::finish(std::span<const Tensor> results, std::vector<Caller> apart) {
   for (const Tensor& result : results) capture_.results.push_back(value_of(Access::body(result)));
   for (std::size_t i = 0; i < latest_.size(); ++i)
     if (latest_[i] != first_[i]) capture_.assigned.emplace_back(static_cast<int>(i), latest_[i]);
@@ -440,7 +440,7 @@ Capture Tracer::finish(std::span<const Tensor> results) {
   for (const LoopPart& part : capture_.loops)
     if (part.gradient_of >= 0 && part.end && part.trips.empty())
       give_up("a loop under a tape made no trip, so what its gradient reads is unknown");
-  roll_loops(capture_);
+  roll_loops(capture_, std::move(apart));
   return std::move(capture_);
 }
 }  // namespace reel::tracing

@@ -66,10 +66,13 @@ struct Capture {
   std::vector<std::pair<int, int>> assigned;  // Variables and their values at the end
   std::shared_ptr<KeptResult> result;         // null if there is none
   std::vector<LoopPart> loops;                // in the order of their beginnings
+  std::vector<Caller> apart;                  // of loops whose trips stay as they are
   std::vector<detail::TapedSource> sources;   // of its gradient, whose results are the last ones
 };
-/// Makes one step of each loop, where its trips do the same but for branches.
-void roll_loops(Capture& path);
+/// Makes one step of each loop, where its trips do the same but for branches. Loops at the lines
+/// `apart` stay as they are; so do others, whose lines are added.
+void roll_loops(Capture& path, std::vector<Caller> apart);
+bool has_line(const std::vector<Caller>& lines, Caller line);
 
 /// A call of user code. A second call could return other results.
 struct UserCall {
@@ -89,7 +92,7 @@ class Tracer : public Interceptor {
   /// Why the recorded run cannot be replayed; empty if it can. Call it after finish(), when nothing
   /// else holds more than one reference to each result.
   const std::string& trouble() const { return trouble_; }
-  Capture finish(std::span<const Tensor> results);
+  Capture finish(std::span<const Tensor> results, std::vector<Caller> apart = {});
   /// Whether the reason may belong to another thread, and not to the function.
   bool by_chance() const { return by_chance_; }
   /// The line of a tensor that the run made, and that something holds besides the results, the

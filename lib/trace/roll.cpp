@@ -36,6 +36,9 @@ class Roller {
         if (output >= 0 && value(output).kind == Value::Kind::view)
           set_view(value(output), offsets_[static_cast<std::size_t>(output)], step.inputs[0],
                    value(step.inputs[0]));
+    for (std::size_t i = 0; i < rolled_.size(); ++i)
+      if (rolled_[i].tried && !rolled_[i].step && !has_line(path_.apart, path_.loops[i].site))
+        path_.apart.push_back(path_.loops[i].site);
     path_.loops.clear();
   }
 
@@ -96,7 +99,9 @@ class Roller {
   /// A loop and its gradient become steps together.
   void try_to_roll(int number) {
     Rolled& rolled = rolled_[static_cast<std::size_t>(number)];
-    if (std::exchange(rolled.tried, true) || part(number).gradient_of >= 0) return;
+    if (std::exchange(rolled.tried, true) || part(number).gradient_of >= 0 ||
+        has_line(path_.apart, part(number).site))
+      return;
     int gradient = -1;
     for (std::size_t i = 0; i < path_.loops.size(); ++i)
       if (path_.loops[i].gradient_of == number) {
@@ -311,7 +316,12 @@ class Roller {
 };
 }  // namespace
 
-void roll_loops(Capture& path) {
+bool has_line(const std::vector<Caller>& lines, Caller line) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](Caller each) { return each.file == line.file && each.line == line.line; });
+}
+void roll_loops(Capture& path, std::vector<Caller> apart) {
+  path.apart = std::move(apart);
   if (!path.loops.empty()) Roller(path).run();
 }
 

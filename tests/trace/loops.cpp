@@ -133,6 +133,45 @@ TEST_CASE("one capture of a loop serves every number of trips", "[cpu]") {
             several({3}, 30), 0) == 4);
 }
 
+TEST_CASE("a loop that writes a Variable in some calls is one step in no call", "[cpu]") {
+  for (const bool first : {true, false}) {  // whether the first call writes
+    Variable w("w", zeros({2}));
+    static int runs;
+    const auto check_writes = [&](const auto& f) {
+      runs = 0;
+      w.assign(zeros({2}));
+      auto fast = trace<Tensor(Tensor)>(f, {.throw_on_difference = true});
+      Tensor total = zeros({2});
+      for (int i = 0; i < 40; ++i) {
+        const bool writes = (i % 3 != 1) == first;
+        const float x = (writes ? 1.0f : -1.0f) * static_cast<float>(i + 1);
+        CHECK(allclose(fast(full({2}, x)), full({2}, writes ? x * 2 : x * 3), near_enough));
+        if (writes) total += full({2}, x);
+        CHECK(allclose(w, total, near_enough));
+      }
+      INFO(fast.explain());
+      CHECK(fast.explain().find("eagerly") == std::string::npos);
+      CHECK(fast.trace_count() == 2);
+      CHECK(runs < 20);
+    };
+    check_writes([w](Tensor x) {
+      ++runs;
+      const auto yes = [&] {
+        w.assign_add(x);
+        return x * 2.0;
+      };
+      return cond(sum(x) > 0.0, yes, [&] { return x * 3.0; });
+    });
+    check_writes([w](Tensor x) {
+      ++runs;
+      return repeat(2, x, [&](Tensor y, Tensor i) {
+        if (sum(x) > 0.0f && i == 1.0f) w.assign_add(x);
+        return sum(x) > 0.0f ? y + x * 0.5 : y + x;
+      });
+    });
+  }
+}
+
 TEST_CASE("a scan in a trace reads Variables, constants and tensors around it", "[cpu]") {
   Variable w("w", random::normal({4, 4}, {.stddev = 0.3}));
   const Tensor k = random::normal({4});
