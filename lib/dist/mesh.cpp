@@ -85,8 +85,9 @@ Variable part_of(const Variable& whole, const World& axis, int along, Caller cal
       static_cast<std::size_t>(along < 0 ? along + whole.value().rank() : along), all);
   place.push_back(range(share * axis.rank(), share * (axis.rank() + 1)));
   const Variable part(whole.name(), whole(place, caller), caller);
-  set_portion(part,
-              {static_cast<std::uint16_t>(axis.rank()), static_cast<std::uint16_t>(axis.size())});
+  const Portion of = portion_of(whole);  // another axis may have divided it before
+  set_portion(part, {static_cast<std::uint16_t>(of.index * axis.size() + axis.rank()),
+                     static_cast<std::uint16_t>(of.count * axis.size())});
   return part;
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "part_of");

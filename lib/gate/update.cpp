@@ -60,7 +60,8 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     assemble_for(op, caller);
   Context& context = Context::here();
   if (context.shares_variables) [[unlikely]]
-    fail<Error>(caller, op.name, "Variable", "no update inside of batched() or vmap()", "one",
+    fail<Error>(caller, op.name, "Variable", "no update inside of batched(), parallel() or vmap()",
+                "one",
                 "Examples share their Variables. BatchNorm updates while it trains: use GroupNorm, "
                 "or evaluate.");
   const RecordingPause pause(context);

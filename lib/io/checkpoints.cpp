@@ -57,8 +57,10 @@ std::optional<StepFile> step_file(std::string_view name) {
     name.remove_prefix(static_cast<std::size_t>(end - name.data()));
   };
   text(beginning), number(file.step);
-  if (name.starts_with(part_begin))
+  if (name.starts_with(part_begin)) {
     text(part_begin), number(file.part), text(part_of), number(file.parts);
+    reads = reads && file.parts > 1 && file.part >= 1 && file.part <= file.parts;
+  }
   --file.part;
   text(ending);
   file.finished = name.empty();
@@ -88,10 +90,21 @@ std::vector<StepFile> files_in(const Path& folder, const Place* place, Caller ca
             [](const StepFile& a, const StepFile& b) { return a.step < b.step; });
   return files;
 }
-const StepFile* latest_of(const std::vector<StepFile>& files) {
-  const auto last = std::find_if(files.rbegin(), files.rend(),
-                                 [](const StepFile& file) { return file.finished; });
+/// The last finished one up to this step; null if there is none.
+const StepFile* latest_of(const std::vector<StepFile>& files, std::int64_t most = INT64_MAX) {
+  const auto last = std::find_if(files.rbegin(), files.rend(), [&](const StepFile& file) {
+    return file.finished && file.step <= most;
+  });
   return last == files.rend() ? nullptr : &*last;
+}
+/// The file of the latest step that all parts have; null if there is none.
+const StepFile* latest_of_all(const std::vector<StepFile>& files, const detail::RankGroup& ranks) {
+  for (const StepFile* own = latest_of(files);;) {
+    const std::int64_t least = ranks.least_of_parts(own ? own->step : -1);
+    if (least < 0) return nullptr;
+    own = latest_of(files, least);
+    if (ranks.least_of_parts(own && own->step == least)) return own;
+  }
 }
 /// Else ranks would replace each other's files.
 void check_parts(const detail::State& state, const Place& place, Caller caller) {
@@ -156,7 +169,7 @@ void Checkpoints::save_state(StepAt step, detail::State state,
   if (step.step < 0) fail<Error>(step.caller, op, "step", "0 or more", std::to_string(step.step));
   check_parts(state, ranks.place(), step.caller);
   const std::vector<StepFile> files = files_in(folder_, &ranks.place(), step.caller);
-  const StepFile* const last = latest_of(files);
+  const StepFile* const last = latest_of_all(files, ranks);
   if (last && last->step > step.step)
     fail<Error>(step.caller, op, "step", std::to_string(last->step) + " or later",
                 std::to_string(step.step),
@@ -164,13 +177,23 @@ void Checkpoints::save_state(StepAt step, detail::State state,
                     " has later checkpoints: resume() them, or take "
                     "another folder.");
   state.add_value(detail::saved_value("checkpoint.step", step.step));
-  detail::save_state({folder_ + name_of(step.step, ranks.place()), step.caller}, state);
-
-  ranks.least_of_parts(step.step);  // all parts have written theirs
+  bool written = false;
+  try {
+    detail::save_state({folder_ + name_of(step.step, ranks.place()), step.caller}, state);
+    written = true;
+  } catch (...) {
+    ranks.least_of_parts(written);
+    throw;
+  }
+  if (!ranks.least_of_parts(written))
+    fail_file(step.caller, op, folder_, "all parts of step " + std::to_string(step.step),
+              "an error where another part was written", "Its rank names the error.");
+  // A later file is of a step that not all parts have: a killed run left it.
   std::int64_t kept = 1;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
     if (file->step == step.step) continue;
-    if (!file->finished || ++kept > options_.keep) remove_file(folder_ + file->name);
+    if (!file->finished || file->step > step.step || ++kept > options_.keep)
+      remove_file(folder_ + file->name);
   }
 }
 
@@ -178,15 +201,14 @@ bool Checkpoints::load_state(const StepInto& step, const LoadOptions& options, d
                              const detail::RankGroup& ranks) const {
   check_parts(state, ranks.place(), step.caller);
   const std::vector<StepFile> files = files_in(folder_, &ranks.place(), step.caller);
-  const StepFile* const last = latest_of(files);
-  const std::int64_t latest = ranks.least_of_parts(last ? last->step : -1);
-  if (latest >= 0) {
-    const Path path = folder_ + name_of(latest, ranks.place());
+  const StepFile* const last = latest_of_all(files, ranks);
+  if (last) {
+    const Path path = folder_ + last->name;
     state.add_value(step.value);
     detail::load_from(*open_archive(path, op, step.caller), {path, step.caller}, options, state,
                       {op, true});
   }
-  ranks.check_resumed(latest);
-  return latest >= 0;
+  ranks.check_resumed(last ? last->step : -1);
+  return last != nullptr;
 }
 }  // namespace reel::io

@@ -393,9 +393,6 @@ LoadReport load_state(const PathAt& path, const LoadOptions& options, const Stat
   if (path.path.empty())
     fail_file(path.caller, "load", path.path, "a path", "an empty one",
               "latest() of a folder without checkpoints is empty.");
-  if (!options.flattened.empty())
-    fail<Error>(path.caller, "load", "options.flattened", "no layers: it is for load_torch()",
-                "\"" + escaped(options.flattened[0].first) + "\"");
   const auto archive = open_archive(path.path, "load", path.caller);
   if (archive->has_format("pt"))
     fail_file(path.caller, "load", path.path, "weights in the layouts of reel",
@@ -405,6 +402,9 @@ LoadReport load_state(const PathAt& path, const LoadOptions& options, const Stat
 
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
                      const State& state, LoadScope scope) {
+  if (!options.flattened.empty())
+    fail<Error>(path.caller, scope.op, "options.flattened", "no layers: it is for load_torch()",
+                "\"" + escaped(options.flattened[0].first) + "\"");
   if (state.found() == 0 && state.lists->values.empty() && state.lists->tensors.empty())
     fail<Error>(path.caller, "load", "parts", "something to load into", "parts that hold nothing",
                 "A list keeps the length that it has: give it that of the file before.");

@@ -70,6 +70,7 @@ struct Recipe {
   std::string name;  // empty if the entry is not needed here
   std::vector<std::string> from;
   std::int64_t third = 0;  // which rows are taken
+  bool turned = false;     // of a transposed convolution
 };
 
 /// PyTorch's layers may have no bias, where ours always have one. It is zeros, one for each row of
@@ -115,7 +116,8 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
     };
     switch (layer.kind) {
       case Layer::linear:
-        recipes.push_back({Recipe::Kind::transpose, path + "weight", {from + "weight"}});
+        recipes.push_back(
+            {Recipe::Kind::transpose, path + "weight", {from + "weight"}, 0, layer.turned});
         if (from != path) copy("bias", "bias");
         break;
       case Layer::attention:
@@ -170,7 +172,10 @@ class TorchLayout : public Archive {
     for (const auto& [old, reason] : file_->left())
       if (const std::optional<std::string> name = names(old)) left_.emplace_back(*name, reason);
     names.check_used(path.path, "load_torch", path.caller);
-    flattened_ = {options.flattened.begin(), options.flattened.end()};
+    for (const auto& [layer, image] : options.flattened)
+      if (!flattened_.emplace(layer, image).second)
+        fail<Error>(path.caller, "load_torch", "options.flattened", "each layer once",
+                    "\"" + escaped(layer) + "\" twice");
     bool made = false;
     for (const Recipe& recipe : recipes_of(layers)) {
       const bool is_substitute =
@@ -244,14 +249,18 @@ class TorchLayout : public Archive {
         .reshape(weight.shape());
   }
   /// The image whose elements are the inputs of a Linear, if .flattened has it.
-  Shape image_of(const std::string& weight, const Shape& theirs) {
-    if (theirs.rank() > 2) channels_ = theirs[0];
+  Shape image_of(const Recipe& recipe, const Shape& theirs) {
+    if (theirs.rank() > 2) channels_ = theirs[recipe.turned ? 1 : 0], flat_inputs_ = 0;
     if (theirs.rank() != 2) return {};
-    const std::int64_t inputs = theirs[1], channels = std::exchange(channels_, 0);
+    const std::string& weight = recipe.name;
+    const std::int64_t inputs = theirs[1];
+    if (flat_inputs_ && inputs != flat_inputs_) channels_ = 0;
+    flat_inputs_ = inputs;
     const std::string layer = weight == "weight" ? "" : weight.substr(0, weight.rfind('.'));
     const auto given = flattened_.find(layer);
     if (given == flattened_.end()) {
-      if (channels > 1 && inputs > channels && inputs % channels == 0) unordered.push_back(weight);
+      if (channels_ > 1 && inputs > channels_ && inputs % channels_ == 0)
+        unordered.push_back(weight);
       return {};
     }
     const Shape image = given->second;
@@ -274,7 +283,7 @@ class TorchLayout : public Archive {
     const Shape shape = shape_of(recipe, part);
     used_.insert(part.from.begin(), part.from.end());
     if (recipe.kind == Recipe::Kind::transpose)
-      part.image = image_of(recipe.name, entry(part.from[0]).shape);
+      part.image = image_of(recipe, entry(part.from[0]).shape);
     if (!recipe.name.empty()) keep(std::move(part), recipe.name, shape);
     return true;
   }
@@ -337,7 +346,8 @@ class TorchLayout : public Archive {
   std::vector<Part> parts_;
   std::set<std::size_t> used_;
   std::map<std::string, Shape> flattened_;  // those that no layer had yet
-  std::int64_t channels_ = 0;               // of the last convolution, if no Linear has followed it
+  std::int64_t channels_ = 0;     // of the last convolution, while a Linear may read its image
+  std::int64_t flat_inputs_ = 0;  // of the first Linear behind it
 };
 }  // namespace
 

@@ -106,7 +106,6 @@ struct LBFGS::Search {
   std::int64_t left = 0, evaluations = 0;
   DType dtype = DType::float64;  // of the loss
   Point rising = {};             // the nearest one of a search behind a minimum; t is 0 if none is
-  bool falls = false;            // the loss still fell at the end of the search
   bool endless_fall = false;     // over a long way, or to -infinity
 
   /// Assigns start + t direction.
@@ -196,7 +195,6 @@ struct LBFGS::Search {
   Point find(const Point& origin, double t) {
     left = lbfgs.options_.evaluations;
     rising = {};
-    falls = false;
     double first = 0;
     Point before = origin;
     while (left > 0) {
@@ -214,7 +212,6 @@ struct LBFGS::Search {
       if (first == 0) first = t;
       t = next > nearest && next < growth * t ? next : growth * t;
     }
-    falls = true;
     endless_fall = endless_fall || before.t > endless * first;
     return before;
   }
@@ -302,11 +299,12 @@ LBFGSResult LBFGS::minimize(Tensor (*loss)(void*), void* function, Caller caller
       remember(next.t * search.direction, next.gradient - now.gradient);
       search.start.assign(variables_.begin(), variables_.end());
       const double change = now.loss - next.loss;
+      const bool flat = Search::is_flat(next, now);  // not where the search ended early
       now = next;
       ++iterations;
       at_minimum = false;
       if (search.endless_fall) return ended(false, "the loss falls without end along a line");
-      if (!search.falls && change <= options_.change_tolerance * std::max(1.0, std::abs(now.loss)))
+      if (flat && change <= options_.change_tolerance * std::max(1.0, std::abs(now.loss)))
         return ended(true, "the loss changes less than change_tolerance");
     }
   } catch (...) {

@@ -114,6 +114,22 @@ TEST_CASE("clip_norm limits the gradients of all parts of a model together", "[c
   }
 }
 
+TEST_CASE("a part of a part is one of all parts", "[cpu][dist]") {
+  dist::run_local(4, [](World& world) {
+    const Mesh mesh(world, {.axes = {{"batch", 1}, {"rows", 2}, {"columns", 2}}});
+    const Variable whole("w", reshape(arange(0.0f, 16.0f), {4, 4}));
+    const Variable part =
+        dist::part_of(dist::part_of(whole, mesh.axis("rows"), 0), mesh.axis("columns"), 1);
+    const Tensor before = part.value();
+    optim::SGD own({part}, {.learning_rate = 1});
+    dist::DataParallel replicas(mesh.axis("batch"), own, {.clip_norm = 0.5});
+    GradientTape tape;
+    const Tensor loss = sum(part.value());  // the gradient of the whole has the length 4
+    replicas.step(tape, loss);
+    require(allclose(before - part, 0.125), "an eighth of the gradient");
+  });
+}
+
 TEST_CASE("a LossScaler leaves a step out on all parts of a model or on none", "[cpu][dist]") {
   // One row of the second weight is large: the gradient of one part is infinite at first.
   const auto raise = [](const nn::Linear& second, std::int64_t row) {
@@ -215,6 +231,28 @@ TEST_CASE("a run with parts resumes from the latest step that all parts have", "
   std::filesystem::remove(file(3, "2-of-2"));
   run({1, 2}, 2, 3);
   CHECK(std::filesystem::exists(file(3, "2-of-2")));
+  // Steps 4 and 5 were written by one part only: the next run begins behind step 3, and its step 4
+  // replaces them.
+  for (const int step : {4, 5}) std::filesystem::copy_file(file(3, "1-of-2"), file(step, "1-of-2"));
+  run({1, 2}, 3, 4);
+  CHECK(!std::filesystem::exists(file(5, "1-of-2")));
+  // Each part lacks a step that the other one has.
+  run({1, 2}, 4, 5);
+  std::filesystem::remove(file(5, "1-of-2"));
+  std::filesystem::rename(file(4, "2-of-2"), file(3, "2-of-2"));
+  run({1, 2}, 0, 0);
+  // A file that cannot be written is an error of both parts, at once.
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(file(1, "2-of-2"));
+  on_grid({1, 2}, [&](const World& batch, const World& hidden) {
+    Split model(hidden);
+    optim::SGD own(parameters(model), {.learning_rate = 0.05});
+    dist::DataParallel replicas(batch, own);
+    const io::Checkpoints checkpoints(path);
+    require_in(
+        thrown([&] { checkpoints.save(1, model, replicas); }),
+        hidden.rank() == 0 ? "an error where another part was written" : "expected a regular file");
+  });
   run({1, 4}, 0, 0, "expected checkpoints of 4 parts of a model, got checkpoints of 2 parts");
   run({4, 1}, 0, 0, "expected checkpoints of whole models, got checkpoints of 2 parts of a model");
 }

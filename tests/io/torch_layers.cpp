@@ -185,6 +185,12 @@ TEST_CASE("a Linear behind a flattened image of PyTorch has its inputs in our or
   CHECK(plain.text() == "perhaps in PyTorch's order of channels, see .flattened: hidden.weight");
   CHECK(!allclose(network(images), expected, {.rtol = 1e-2}));
 
+  check_refused<Error>(
+      [&] {
+        io::load_torch(state.path, {.flattened = {{"hidden", {3, 3, 4}}, {"hidden", {3, 12}}}},
+                       network);
+      },
+      "expected each layer once, got \"hidden\" twice");
   const auto check = [&]<class E>(const char* name, const Shape& image, const std::string& part) {
     check_refused<E>(
         [&] {
@@ -196,11 +202,36 @@ TEST_CASE("a Linear behind a flattened image of PyTorch has its inputs in our or
                                "expected an image of 36 elements for \"hidden\", got (3, 3, 5)");
   check.operator()<Error>("hiden", {3, 3, 4}, "expected the path of a Linear, got \"hiden\"");
   check.operator()<Error>("conv", {3, 3, 4}, "expected the path of a Linear, got \"conv\"");
+  const std::string ours = state.folder.file("ours.safetensors");
+  io::save(ours, network);
   check_refused<Error>(
       [&] {
-        io::load(state.path, {.flattened = {{"hidden", {3, 3, 4}}}}, network);
+        io::load(ours, {.flattened = {{"hidden", {3, 3, 4}}}}, network);
       },
       "options.flattened: expected no layers: it is for load_torch(), got \"hidden\"");
+}
+
+TEST_CASE("each Linear that may follow a flattened image is listed") {
+  struct Encoder {
+    nn::ConvTranspose2d conv{7, 4, 2};
+    nn::Linear mean{36, 2}, deviation{36, 2}, head{2, 36};
+    REEL_FIELDS(conv, mean, deviation, head)
+  } encoder;
+  const State state;
+  io::save_torch(state.path, {{"conv.weight", ones({7, 4, 2, 2})},
+                              {"conv.bias", ones({4})},
+                              {"mean.weight", ones({2, 36})},
+                              {"mean.bias", ones({2})},
+                              {"deviation.weight", ones({2, 36})},
+                              {"deviation.bias", ones({2})},
+                              {"head.weight", ones({36, 2})},
+                              {"head.bias", ones({36})}});
+  const auto left = [&](const io::LoadOptions& options) {
+    return io::load_torch(state.path, options, encoder).unordered;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(left({}) == Names{"mean.weight", "deviation.weight"});
+  CHECK(left({.flattened = {{"mean", {4, 3, 3}}}}) == Names{"deviation.weight"});
 }
 
 TEST_CASE("norms inside of a Sequential are found") {

@@ -35,6 +35,7 @@ struct TorchLayer {
   bool bidirectional = false;
   std::string theirs = {};  // the path in PyTorch, if it is another one
   bool key_bias = false;    // of an attention
+  bool turned = false;      // a transposed convolution, whose weight has the results second
 };
 template <class L>
 inline constexpr bool is_convolution = false;
@@ -42,6 +43,10 @@ template <int axes>
 inline constexpr bool is_convolution<nn::Convolution<axes>> = true;
 template <int axes>
 inline constexpr bool is_convolution<nn::TransposedConvolution<axes>> = true;
+template <class L>
+inline constexpr bool is_transposed = false;
+template <int axes>
+inline constexpr bool is_transposed<nn::TransposedConvolution<axes>> = true;
 struct TorchLayers {
   std::vector<TorchLayer>& found;
   REEL_API void add(TorchLayer layer) const;
@@ -61,7 +66,8 @@ struct TorchLayers {
           nn::MultiHeadAttention, nn::TransformerEncoderLayer, nn::TransformerDecoderLayer>(path,
                                                                                             layer);
     const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
-    if constexpr (std::is_same_v<L, nn::Linear> || is_convolution<L>) note(Kind::linear);
+    if constexpr (std::is_same_v<L, nn::Linear> || is_convolution<L>)
+      add({.kind = Kind::linear, .path = std::string(path), .turned = is_transposed<L>});
     if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
     if constexpr (std::is_same_v<L, nn::LayerNorm> || std::is_same_v<L, nn::GroupNorm> ||
                   std::is_same_v<L, nn::InstanceNorm>)
@@ -109,10 +115,12 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 /// A Linear behind a flattened image has its inputs in the order channels, height, width in
 /// PyTorch, and height, width, channels here: `.flattened` names such layers. The report's
 /// `unordered` lists a Linear that follows a convolution in the model, is not named, and has a
-/// multiple of its channels as inputs. The joined weights of MultiheadAttention are divided, also
-/// those in TransformerEncoderLayer and TransformerDecoderLayer; the bias of keys, which changes no
-/// weight, is left out. Weights and statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and
-/// BatchNorm get the names that they have here. A bias is zeros if PyTorch's layer has none
+/// multiple of its channels as inputs. A norm or recurrent layer behind a flattened image, and a
+/// Linear that makes an image, keep PyTorch's order and are not listed. The joined weights of
+/// MultiheadAttention are divided, also those in TransformerEncoderLayer and
+/// TransformerDecoderLayer; the bias of keys, which changes no weight, is left out. Weights and
+/// statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names that they
+/// have here. A bias is zeros if PyTorch's layer has none
 /// (`bias=False`) and the layer here always has one. The number num_batches_tracked of a BatchNorm
 /// is not needed: `momentum` is a setting here.
 /// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
