@@ -52,8 +52,7 @@ REEL_API Tensor sum_of_parts(Operand part, const World& axis);
 /// number `along`, as a new Variable. All ranks pass the same Variable. For layers of your own:
 /// DataParallel, io::save() and io::Checkpoints know what is a part. Throws ShapeError unless the
 /// ranks divide the axis.
-///
-///     part_of(weight, mesh.axis("hidden"), 1)  // columns
+/// `part_of(weight, mesh.axis("hidden"), 1)` has columns.
 REEL_API Variable part_of(const Variable& whole, const World& axis, int along = 0,
                           Caller caller = Caller::here());
 
