@@ -136,7 +136,8 @@ struct FitRanks {
   bool first = true;                                                             // this is rank 0
   Function<bool(GradientTape&, const Operand&, std::int64_t, bool)> learn = {};  // the last: sends
   Function<bool()> join = {};
-  Function<void(double*, std::size_t)> add_up = {};  // these numbers of all ranks
+  Function<void(double*, std::size_t)> add_up = {};               // these numbers of all ranks
+  Function<void(std::int64_t*, std::int64_t)> take_largest = {};  // of those with other parts too
 };
 template <class Optimizer>
 FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
@@ -151,6 +152,9 @@ FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
         [&optimizer, caller] { return optimizer.join(caller); },
         [&optimizer, caller](double* numbers, std::size_t count) {
           optimizer.add_up(numbers, count, caller);
+        },
+        [&optimizer, caller](std::int64_t* numbers, std::int64_t count) {
+          optimizer.take_largest(numbers, count, caller);
         }};
   else
     return {};

@@ -447,12 +447,8 @@ bool Replicas::join(Caller caller) try {
   fail_memory(caller, own_name);
 }
 bool Replicas::any(bool more, Caller caller) {
-  const CallerScope here(caller, own_name);
-  if (shares_->world.size() == 1) return more;
-  not_traced();
   std::int64_t found = more;
-  shares_->world.state().main->run({Kind::all_reduce, Wire::int64, Combine::max, &found, &found, 1},
-                                   {own_name, "any"}, caller);
+  take_largest(&found, 1, caller);
   return found != 0;
 }
 void Replicas::step(GradientList gradients, Caller caller) try {
@@ -491,6 +487,17 @@ void Replicas::add_up(double* numbers, std::size_t count, Caller caller) {
     numbers[i] = all[i];
     for (std::size_t k = i + count; k < all.size(); k += count) numbers[i] += all[k];
   }
+}
+void Replicas::take_largest(std::int64_t* numbers, std::int64_t count, Caller caller) {
+  const CallerScope here(caller, own_name);
+  const auto among = [&](const World& ranks) {
+    if (ranks.size() == 1) return;
+    not_traced();
+    ranks.state().main->run({Kind::all_reduce, Wire::int64, Combine::max, numbers, numbers, count},
+                            {own_name, "any"}, caller);
+  };
+  among(shares_->world);
+  if (const World* const parts = shares_->world.state().parts.get()) among(*parts);
 }
 Replicas::Place Replicas::place() const {
   const World& world = shares_->world;

@@ -137,16 +137,16 @@ bool FitRun::learn_nothing() {
 }
 bool FitRun::any(bool more) {
   if (!settings.ranks.add_up) return more;
-  double found[] = {more ? 1.0 : 0.0, stop ? 1.0 : 0.0};
-  settings.ranks.add_up(found, 2);
+  std::int64_t found[] = {more, stop};
+  settings.ranks.take_largest(found, 2);
   agreed_ = stop = found[1] > 0;
   return found[0] > 0 && !stop;
 }
 void FitRun::agree_to_stop(bool own) {
   stop |= own;
   if (!settings.ranks.add_up) return;
-  double found = stop ? 1 : 0;
-  settings.ranks.add_up(&found, 1);
+  std::int64_t found = stop;
+  settings.ranks.take_largest(&found, 1);
   agreed_ = stop = found > 0;
 }
 bool FitRun::finish_group() {

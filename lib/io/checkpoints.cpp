@@ -187,7 +187,7 @@ void Checkpoints::save_state(StepAt step, detail::State state,
   }
   if (!ranks.least_of_parts(written))
     fail_file(step.caller, op, folder_, "all parts of step " + std::to_string(step.step),
-              "an error where another part was written", "Its rank names the error.");
+              "the rank of another part could not write its file", "That rank names the error.");
   // A later file is of a step that not all parts have: a killed run left it.
   std::int64_t kept = 1;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {

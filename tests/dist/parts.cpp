@@ -8,6 +8,7 @@
 #include <reel/reel.hpp>
 
 #include "io/folder.hpp"
+#include "support/error_text.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {
@@ -68,16 +69,6 @@ void require_same(const Split& model, const Whole& one, const World& hidden) {
   require(allclose(rows, one.second.weight, {.atol = 1e-5}), "rows of the second weight");
   require(allclose(model.pair.second.bias, one.second.bias, {.atol = 1e-5}), "bias");
   require(spread(model.pair.second.bias, hidden) == 0, "one bias");
-}
-/// What f() throws; empty if it does not.
-template <class F>
-std::string thrown(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 void require_in(const std::string& text, const char* part) {
   require(text.find(part) != std::string::npos,
@@ -213,7 +204,7 @@ TEST_CASE("a run with parts resumes from the latest step that all parts have", "
       dist::DataParallel replicas(batch, own);
       const io::Checkpoints checkpoints(path, {.keep = 2});
       std::int64_t step = 0;
-      const std::string text = thrown([&] { checkpoints.resume(step, model, replicas); });
+      const std::string text = error_text([&] { checkpoints.resume(step, model, replicas); });
       require(text.empty() == !*why, text.c_str());
       if (!text.empty()) return require_in(text, why);
       require(step == from, "the step");
@@ -249,19 +240,50 @@ TEST_CASE("a run with parts resumes from the latest step that all parts have", "
     optim::SGD own(parameters(model), {.learning_rate = 0.05});
     dist::DataParallel replicas(batch, own);
     const io::Checkpoints checkpoints(path);
-    require_in(
-        thrown([&] { checkpoints.save(1, model, replicas); }),
-        hidden.rank() == 0 ? "an error where another part was written" : "expected a regular file");
+    require_in(error_text([&] { checkpoints.save(1, model, replicas); }),
+               hidden.rank() == 0 ? "the rank of another part could not write its file"
+                                  : "expected a regular file");
   });
   run({1, 4}, 0, 0, "expected checkpoints of 4 parts of a model, got checkpoints of 2 parts");
   run({4, 1}, 0, 0, "expected checkpoints of whole models, got checkpoints of 2 parts of a model");
+}
+
+TEST_CASE("a rank that stops fit() stops those with other parts of the model", "[cpu][dist][fit]") {
+  struct Example {
+    Tensor words;
+    REEL_FIELDS(words)
+  };
+  const auto cost_of = [](const Split& model, const Example& example) {
+    return mean(square(model(example.words)));
+  };
+  for (const Grid& grid : grids)
+    on_grid(grid, [&](const World& batch, const World& hidden) {
+      Split model(hidden);
+      optim::SGD own(parameters(model), {.learning_rate = 0.05});
+      dist::DataParallel replicas(batch, own);
+      const std::vector<Example> examples(4, {words()});
+      const bool decides = hidden.rank() == 1 && batch.rank() == 0;
+      auto history =
+          fit(model, replicas, examples, cost_of, {.epochs = 3, .after_step = [&](FitStep& event) {
+                                                     event.stop = decides && event.step == 2;
+                                                   }});
+      require(history.epochs.back().step == 2, "steps");
+      history = fit(model, replicas, examples, cost_of,
+                    {.epochs = 3, .after_epoch = [&](FitEpoch& event) {
+                       event.stop = decides && event.epoch == 1;
+                     }});
+      require(history.epochs.size() == 2, "epochs");
+      require(replicas.any(decides), "any()");
+    });
 }
 
 TEST_CASE("a part of a Variable is refused where its other parts are not known", "[cpu][dist]") {
   const Folder folder;
   const std::string path = folder.path.string();
   dist::run_local(2, [&](World& world) {
-    const auto has_no_mesh = [&](const auto& f, const char* why) { require_in(thrown(f), why); };
+    const auto has_no_mesh = [&](const auto& f, const char* why) {
+      require_in(error_text(f), why);
+    };
     Split model(world);
     optim::SGD sgd(parameters(model), {.learning_rate = 0.05});
     std::int64_t step = 1;
@@ -329,9 +351,9 @@ TEST_CASE("a divided layer of one's own", "[cpu][dist]") {
     require(allclose(dist::all_gather(learned(part.clone()), hidden), one, {.atol = 1e-6}),
             "a step of all parts");
     const Variable unknown("rows", part.value());
-    require_in(thrown([&] { learned(unknown); }),
+    require_in(error_text([&] { learned(unknown); }),
                "expected one gradient on all ranks of a Variable that is no part, got lengths");
-    require_in(thrown([&] { dist::part_of(Variable("x", ones({3})), hidden); }),
+    require_in(error_text([&] { dist::part_of(Variable("x", ones({3})), hidden); }),
                "part_of: whole: expected a multiple of 2 ranks, got 3");
   });
 }

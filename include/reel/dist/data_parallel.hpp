@@ -75,7 +75,8 @@ class REEL_API Replicas : public optim::Optimizer, public io::detail::Ranks {
   /// A step with what accumulate() has added, on a rank that has no more examples than that, or
   /// none at all.
   bool join(Caller caller = Caller::here());
-  /// Whether a rank says `more`: while this is true, ranks without examples join() the others.
+  /// Whether a rank says `more`, one with other parts of the model too: while this is true, ranks
+  /// without examples join() the others.
   ///
   ///     for (auto it = mine.begin(); replicas.any(it != mine.end());)
   ///       it != mine.end() ? learn(replicas, *it++) : replicas.join();
@@ -84,6 +85,8 @@ class REEL_API Replicas : public optim::Optimizer, public io::detail::Ranks {
   void step(GradientList gradients, Caller caller = Caller::here()) override;
   /// Adds up numbers of all ranks, in their order.
   void add_up(double* numbers, std::size_t count, Caller caller = Caller::here());
+  /// The largest of the numbers of all ranks, those with other parts of the model too.
+  void take_largest(std::int64_t* numbers, std::int64_t count, Caller caller = Caller::here());
   // For Checkpoints.
   Place place() const override;
   std::int64_t least_of_parts(std::int64_t number, Caller caller) const override;
