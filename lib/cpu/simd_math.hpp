@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The functions of formulas for vectors of float and double.
 #pragma once
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -43,13 +44,13 @@ struct Functions<xsimd::batch<T, A>> {
   REEL_OF_XSIMD(sinh)
 #undef REEL_OF_XSIMD
   [[gnu::noinline]] static X cos(const X& x) {
-    return by_quadrant([](const auto& v) { return cosine_of(v); }, __builtin_cos, x);
+    return by_quadrant([](const auto& v) { return cosine_of(v); }, ::cos, x);
   }
   [[gnu::noinline]] static X sin(const X& x) {
-    return by_quadrant([](const auto& v) { return sine_of(v); }, __builtin_sin, x);
+    return by_quadrant([](const auto& v) { return sine_of(v); }, ::sin, x);
   }
   [[gnu::noinline]] static X tan(const X& x) {
-    return by_quadrant([](const auto& v) { return tangent_of(v); }, __builtin_tan, x);
+    return by_quadrant([](const auto& v) { return tangent_of(v); }, ::tan, x);
   }
   [[gnu::noinline]] static X acosh(const X& x) {
     return select(x < X(1), number(__builtin_nan("")), xsimd::acosh(x));
