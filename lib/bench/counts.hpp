@@ -28,29 +28,32 @@ inline std::int64_t bytes_read(const GateCall& call) {
     if (const Body* const input = call.inputs[i]) bytes += bytes_in(*input);
   return bytes;
 }
+/// Whether output i has memory of its own.
+inline bool is_made(const GateCall& call, const Body& output, int i = 0) {
+  if (output.owner || call.accumulates >> std::min(i, 30) & 1) return false;
+  for (int k = 0, count = call.input_count; k < count; ++k)
+    if (call.inputs[k] == &output) return false;
+  return true;
+}
 /// The bytes of outputs behind the first one.
 [[gnu::noinline]] inline void add_others(const GateCall& call, Bytes& bytes) {
   for (int i = 1; i < call.output_count; ++i) {
     const Body* const output = call.outputs[i];
     if (!output) continue;
-    bool own = !output->owner && !(call.accumulates >> std::min(i, 30) & 1);
-    for (int k = 0; own && k < call.input_count; ++k)
-      own = !call.inputs[k] || call.inputs[k]->data != output->data;
     bytes.moved += bytes_in(*output);
     bytes.large |= output->large_class != 0;
-    if (own) bytes.made += bytes_in(*output);
+    if (is_made(call, *output, i)) bytes.made += bytes_in(*output);
   }
 }
 [[gnu::always_inline]] inline Bytes bytes_of(const GateCall& call) {
   const Body* const first = call.output_count > 0 ? call.outputs[0] : nullptr;
-  const void* const data = first ? first->data : nullptr;
   std::int64_t moved = 0;
   bool own = true;
   const Body* const* const inputs = call.inputs;
   for (int i = 0, count = call.input_count; i < count; ++i)
     if (const Body* const input = inputs[i]) {
       moved += bytes_in(*input);
-      own &= input->data != data;
+      own &= input != first;
     }
   Bytes bytes{moved, 0, false};
   if (first) {
@@ -61,13 +64,6 @@ inline std::int64_t bytes_read(const GateCall& call) {
   if (call.output_count > 1) [[unlikely]]
     add_others(call, bytes);
   return bytes;
-}
-/// Whether an output has memory of its own.
-inline bool is_made(const GateCall& call, const Body& output) {
-  if (output.owner || call.accumulates & 1) return false;
-  for (int i = 0, count = call.input_count; i < count; ++i)
-    if (call.inputs[i] == &output) return false;
-  return true;
 }
 /// A number that one thread writes and others read.
 template <class T>
