@@ -109,22 +109,23 @@ REEL_API LoadReport load_torch_state(const PathAt& path, const LoadOptions& opti
 }  // namespace detail
 
 /// Loads a file of a PyTorch model into a model of the same layers: a state dict as torch.save()
-/// writes it, or the same tensors as .safetensors. The weights of Linear, RNNCell, LSTMCell,
-/// GRUCell, LSTM, GRU, Recurrent of these cells, and convolutions are converted: they are
-/// transposed, the two matrices of a recurrent layer are joined, and its two biases are added.
+/// writes it, or the same tensors as .safetensors. `.rename` maps the name of a module in PyTorch
+/// to the path of the layer here. Errors and the report are those of load(). A file of save() is an
+/// IoError.
+///
+/// Weights of Linear, convolutions, RNNCell, LSTMCell, GRUCell, LSTM, GRU and Recurrent of these
+/// cells are transposed. The two matrices of a recurrent layer are joined, and its two biases are
+/// added. The joined weights of MultiheadAttention are divided, also those in
+/// TransformerEncoderLayer and TransformerDecoderLayer; the bias of keys, which changes no result,
+/// is left out. Weights and statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm
+/// get the names that they have here; num_batches_tracked is not needed. A bias is zeros if
+/// PyTorch's layer has none (`bias=False`) and the layer here always has one.
+///
 /// A Linear behind a flattened image has its inputs in the order channels, height, width in
 /// PyTorch, and height, width, channels here: `.flattened` names such layers. The report's
 /// `unordered` lists a Linear that follows a convolution in the model, is not named, and has a
 /// multiple of its channels as inputs. A norm or recurrent layer behind a flattened image, and a
-/// Linear that makes an image, keep PyTorch's order and are not listed. The joined weights of
-/// MultiheadAttention are divided, also those in TransformerEncoderLayer and
-/// TransformerDecoderLayer; the bias of keys, which changes no weight, is left out. Weights and
-/// statistics of Embedding, LayerNorm, GroupNorm, RMSNorm and BatchNorm get the names that they
-/// have here. A bias is zeros if PyTorch's layer has none
-/// (`bias=False`) and the layer here always has one. The number num_batches_tracked of a BatchNorm
-/// is not needed: `momentum` is a setting here.
-/// `.rename` maps the name of a module in PyTorch to the path of the layer here. Errors and the
-/// report are those of load(). A file of save() is an IoError.
+/// Linear that makes an image, keep PyTorch's order and are not listed.
 ///
 ///     io::load_torch("tagger.pt", {.rename = {{"lstm.", "reader."}}}, tagger);
 ///     io::load_torch("cnn.pt", {.flattened = {{"head", {16, 7, 7}}}}, cnn);

@@ -14,9 +14,10 @@ struct LBFGSOptions {
   std::int64_t evaluations = 25;  // of the loss at most, in one line search
   std::int64_t history = 10;      // pairs of a step and a change of the gradient that it keeps
   double learning_rate = 1;       // the first length that a line search tries
-  double gradient_tolerance =
-      1e-7;                        // it stops where no element of the gradient is larger (absolute)
-  double change_tolerance = 1e-9;  // or where the loss changes less, relative to max(1, |loss|)
+  /// It stops where no element of the gradient is larger. It is not relative to the loss.
+  double gradient_tolerance = 1e-7;
+  /// Or where the loss changes less, relative to max(1, |loss|).
+  double change_tolerance = 1e-9;
 };
 /// What a call of LBFGS::step() has done.
 struct LBFGSResult {
