@@ -49,8 +49,9 @@ class REEL_API Graph {
   /// A hash of all that decides what the graph computes: ops, options, shapes, constants; not of
   /// names and lines. Equal graphs have equal hashes on machines of one byte order.
   std::uint64_t hash() const;
-  /// Throws Error unless each value is made once and before it is read, and each view, update and
-  /// branch fits. With REEL_VERIFY=1 in the environment, each capture is verified.
+  /// Throws Error unless each value is made once and before it is read, has the dtype and shape
+  /// that the rule of its op gives, and each view, update and branch fits. With REEL_VERIFY=1 in
+  /// the environment, each capture is verified.
   void verify(Caller caller = Caller::here()) const;
   const detail::GraphData& data() const { return *data_; }
 

@@ -13,6 +13,9 @@
 #include "lib/table/host_read.hpp"
 #include "lib/table/op.hpp"
 
+namespace reel {
+struct ThreadMemory;
+}
 namespace reel::detail {
 struct GraphData;
 }
@@ -140,9 +143,10 @@ struct Graph {
 std::string op_text(const Step& step);
 /// A name for each value, each once.
 std::vector<std::string> names_of(const detail::GraphData& data);
-/// What is wrong in a graph with so many arguments and Variables: "step 3, multiply at
-/// model.cpp:12: %7 is read before it is made". Empty if nothing is.
-std::string fault_of(const Graph& graph, std::size_t variables);
+/// What is wrong in a graph with so many Variables: "step 3, multiply at model.cpp:12: %7 is read
+/// before it is made", or that a result has not the dtype and shape that its op gives. Empty if
+/// nothing is.
+std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory);
 }  // namespace reel::graph
 
 namespace reel::detail {

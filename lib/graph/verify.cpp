@@ -2,18 +2,18 @@
 // What a graph must be, whatever made or changed it.
 #include <algorithm>
 
-#include <reel/graph.hpp>
+#include <string>
 
-#include "lib/body/text.hpp"
-#include "lib/graph/graph.hpp"
+#include <reel/error.hpp>
 
-namespace reel {
-namespace graph {
+#include "lib/graph/shapes.hpp"
+
+namespace reel::graph {
 namespace {
 class Check {
  public:
-  Check(const Graph& graph, std::size_t variables)
-      : graph_(graph), variables_(variables), made_(graph.values.size()) {}
+  Check(const Graph& graph, std::size_t variables, ThreadMemory& memory)
+      : graph_(graph), variables_(variables), memory_(memory), made_(graph.values.size()) {}
 
   std::string fault() {
     if (graph_.segments.empty()) return "it has no steps";
@@ -76,7 +76,7 @@ class Check {
         wrong("%" + std::to_string(input) + " is read before it is made");
     if (step.loop)
       for (const Graph* body : step.loop->bodies())
-        if (const std::string inside = fault_of(*body, 0); !inside.empty()) wrong(inside);
+        if (const std::string inside = fault_of(*body, 0, memory_); !inside.empty()) wrong(inside);
     if (!step.updated.empty() && step.updated.size() != step.outputs.size())
       wrong("it writes " + std::to_string(step.updated.size()) + " Variables and makes " +
             std::to_string(step.outputs.size()) + " values");
@@ -93,6 +93,14 @@ class Check {
               std::to_string(value(output).number) + ", which is not made");
       made = {block, true};
     }
+    if (fault_.empty() && has_rule(step)) try {
+        if (const std::string what =
+                Inferred(step, graph_.values, memory_).difference(graph_.values);
+            !what.empty())
+          wrong(what);
+      } catch (const Error& error) {
+        wrong(error.what());
+      }
   }
   void check_block(int block) {
     const Segment& segment = graph_.segments[static_cast<std::size_t>(block)];
@@ -127,6 +135,7 @@ class Check {
 
   const Graph& graph_;
   std::size_t variables_;
+  ThreadMemory& memory_;
   std::vector<Made> made_;
   std::vector<int> before_;  // the block that branches to each block
   std::vector<bool> reached_;
@@ -134,16 +143,7 @@ class Check {
 };
 }  // namespace
 
-std::string fault_of(const Graph& graph, std::size_t variables) {
-  return Check(graph, variables).fault();
+std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory) {
+  return Check(graph, variables, memory).fault();
 }
-}  // namespace graph
-
-void Graph::verify(Caller caller) const try {
-  if (const std::string fault = graph::fault_of(*data_, data_->variables.size()); !fault.empty())
-    fail<Error>(caller, "verify", "graph", "a graph whose values are made before they are read",
-                fault);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "verify");
-}
-}  // namespace reel
+}  // namespace reel::graph

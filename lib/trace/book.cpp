@@ -111,8 +111,9 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   tracing::Tree grown = tree;  // a copy, so that nothing changes before all memory is allocated
   if (tracing::Difference difference = grown.add(path)) return difference;
   if (verifies)
-    if (const std::string fault = graph::fault_of(grown, grown.variables.size()); !fault.empty())
-      fail<TraceError>({}, "trace", "graph", "values that are made before they are read", fault);
+    if (const std::string fault = graph::fault_of(grown, grown.variables.size(), Context::here());
+        !fault.empty())
+      fail<TraceError>({}, "trace", "graph", "a graph that verify() accepts", fault);
   if (grown.ways() == tree.ways()) return {};  // another thread has added the path already
   if (grown.paths > before) {
     grown.ending()->last_good = call;

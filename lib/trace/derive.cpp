@@ -10,6 +10,7 @@
 #include "lib/body/dtypes.hpp"
 #include "lib/body/shape.hpp"
 #include "lib/gate/call_kernel.hpp"
+#include "lib/graph/shapes.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/join.hpp"
 #include "lib/trace/loop.hpp"
@@ -88,7 +89,6 @@ class Deriver {
     made_.values = a_.values;
     made_.variables = a_.variables;
     made_.loop_paths = a_.loop_paths;
-    headers_.resize(a_.values.size());
     return !a_.segments.empty() && !b_.segments.empty() && segment(0, 0) && made_.paths;
   }
   Tree take() { return std::move(made_); }
@@ -297,37 +297,18 @@ class Deriver {
             are_inside(view.offset / size, view.layout.shape, view.layout.strides, base.elements));
   }
 
-  Body* header(int i) {
-    if (i < 0) return nullptr;
-    if (value(i).kind == Value::Kind::constant) return Access::body(value(i).constant);
-    Body& body = headers_[static_cast<std::size_t>(i)] = Body();
-    value(i).layout.set(body);
-    body.references = 1;
-    body.data = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
-    return &body;
-  }
   /// Compares what the shape rule gives for the inputs, and takes strides and offsets from it.
   bool infer(const Step& step) {
-    std::vector<Body*> inputs;
-    for (const int input : step.inputs) inputs.push_back(header(input));
-    SmallVector<Tensor, 2> outputs;
-    Inference inference{
-        Context::here(),     *step.op,  inputs.data(), static_cast<int>(inputs.size()),
-        step.options.view(), step.site, outputs};
-    if (!nothing_.defined()) nothing_ = made_for(Context::here(), Layout());
-    inference.stand_in = Access::body(nothing_);
-    step.op->shape(inference);
-    if (outputs.size() < step.outputs.size()) return false;
+    const graph::Inferred inferred(step, made_.values, Context::here());
+    if (!inferred.difference(made_.values).empty()) return false;
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] < 0) continue;
       Value& made = value(step.outputs[i]);
-      const Body& body = *Access::body(outputs[i]);
-      if (body.dtype != made.layout.dtype || !(body.shape == made.layout.shape)) return false;
       if (made.kind != Value::Kind::view) continue;
-      if (inference.computes || !inputs[0]) return false;
+      if (inferred.computes() || step.inputs[0] < 0) return false;
       const Value& base = value(step.inputs[0]);
-      made.offset =
-          (base.kind == Value::Kind::view ? base.offset : 0) + (body.data - inputs[0]->data);
+      const Body& body = inferred.output(i);
+      made.offset = (base.kind == Value::Kind::view ? base.offset : 0) + inferred.offset(i);
       std::copy_n(body.strides, body.shape.rank(), made.layout.strides);
       made.layout.contiguous = is_row_major(body.shape, body.strides);
       if (inexact_ == step.outputs[i]) inexact_ = -1;
@@ -419,9 +400,9 @@ class Deriver {
       made.loop = derived;
       return derived != nullptr;
     }
+    if (graph::has_rule(a)) return infer(made);
     if (a.user_code || !a.updated.empty() || a.op == &graph::gradient_op) return true;
     if (a.part != Part::value) return same_sizes(a);
-    if (a.op->shape) return infer(made);
     return a.outputs.size() == 1 && of_a(a.outputs[0]).kind == Value::Kind::view && alias(a, b);
   }
 
@@ -507,8 +488,6 @@ class Deriver {
   const Lengths& lengths_;
   const bool all_ways_;
   std::vector<int> in_b_;  // the value of the other tree for each value
-  std::vector<Body> headers_;
-  Tensor nothing_;
   Tree made_;
   int inexact_ = -1;  // a value whose strides or offset are not known yet
   bool differs_ = false;
@@ -518,7 +497,7 @@ std::optional<Tree> derived_tree(const Tree& a, const Tree& b, const Lengths& le
   Deriver deriver(a, b, lengths, false);
   if (!deriver.run()) return {};
   Tree made = deriver.take();
-  if (!graph::fault_of(made, made.variables.size()).empty()) return {};
+  if (!graph::fault_of(made, made.variables.size(), Context::here()).empty()) return {};
   return made;
 } catch (const Error&) {  // a shape rule refuses its inputs
   return {};

@@ -36,6 +36,15 @@ Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& na
   return data;
 }
 
+void Graph::verify(Caller caller) const try {
+  const std::string fault = graph::fault_of(*data_, data_->variables.size(), Context::here());
+  if (!fault.empty())
+    fail<Error>(caller, "verify", "graph",
+                "values that are made before they are read, with the shapes of their ops", fault);
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "verify");
+}
+
 Tensor named(Operand x, std::string_view name) try {
   Tensor value = x.value();
   if (value.defined())

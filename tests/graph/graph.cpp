@@ -294,5 +294,19 @@ TEST_CASE("a fault that is put into a graph is found", "[cpu][graph]") {
       "Variables and makes");
   has(fault([&](auto& d) { d.segments[1].assigned.emplace_back(99, 0); }),
       "it assigns what is not made");
+  const auto of_product = [&](graph::Graph& d) -> graph::Layout& {
+    for (const graph::Step& step : d.segments[0].steps)
+      if (step.op->name == "matmul_add")
+        return d.values[static_cast<std::size_t>(step.outputs[0])].layout;
+    return d.values[0].layout;
+  };
+  has(fault([&](auto& d) { of_product(d).dtype = DType::float64; }),
+      "is float64(4, 1), and by the rule of its op float32(4, 1)");
+  has(fault([&](auto& d) { of_product(d).shape = {4, 9}; }), "and by the rule of its op");
+  has(fault([&](auto& d) {
+        for (auto& value : d.values)
+          if (value.kind == graph::Value::Kind::argument) value.layout.shape = {4, 7};
+      }),
+      "expected");
 }
 }  // namespace reel::tests
