@@ -65,6 +65,9 @@ WorldState::~WorldState() {
 void WorldState::end_all() {
   std::fprintf(stderr, "rank %d: %s\n", engine.rank, failure.c_str());
   std::fflush(stderr);
+  // When a rank aborts, a launcher may drop what ranks have written and it has not read.
+  constexpr timespec fifth{0, 200'000'000};
+  ::nanosleep(&fifth, nullptr);
   // Where MPI does not return: the kernel ends the process.
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(abort_seconds);
