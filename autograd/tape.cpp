@@ -120,6 +120,18 @@ void GradientTape::end_pause(Pause& pause) {
   Context::here().update_recording();
 }
 
+void GradientTape::truncate(std::int64_t steps, Caller caller) try {
+  Reel& reel = *own_context(reel_, "truncate", caller).reel;
+  if (steps < 1) fail<Error>(caller, "truncate", "steps", "a number from 1 on", to_text(steps));
+  require_unspent("truncate", caller);
+  if (reel.playing & bit_)
+    fail<TapeError>(caller, "truncate", "tape", "one outside of its gradient()", "one inside");
+  tell_interceptors("it calls truncate()");
+  reel.begin_step(bit_, static_cast<std::size_t>(steps));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "truncate");
+}
+
 Tensor GradientTape::gradient(Operand target, GradientSource source, GradientOptions options) {
   Tensor result;
   gradients(target, GradientSources(source), options, &result);  // a braced list would copy it

@@ -91,6 +91,9 @@ Cause unrecorded(Context& context, const AskedTarget& target, GradientSource sou
   Reel& reel = *context.reel;
   const std::uint64_t made_on = id_of(*target.body).reel;
   const std::uint32_t record = reel.find(*target.body);
+  if (record < target.start && reel.has_steps(target.tape))
+    return {"a target from a time step that truncate() has dropped",
+            "Compute the gradient in its time step, or truncate to more steps."};
   if (record != no_record && record < target.start)
     return {"a target from before this tape", "Compute the target after the tape is made."};
   if (!(reel.open & target.tape))

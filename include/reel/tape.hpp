@@ -150,6 +150,20 @@ class REEL_API GradientTape {
   };
   [[nodiscard]] Pause pause(Caller caller = Caller::here());
 
+  /// Begins a time step, for truncated backpropagation through time. From now on a gradient goes
+  /// back through this step and the `steps` - 1 before it. What the tape has recorded earlier is
+  /// dropped, and its values are constants, also those of Variables; a Variable that is read
+  /// again and a tensor that the tape watches stay sources. Throws Error unless `steps` is 1 or
+  /// more, and TapeError in gradient() of this tape.
+  ///
+  ///     GradientTape tape({.persistent = true});
+  ///     for (std::int64_t t = 0; t < steps; ++t) {
+  ///       tape.truncate(20);
+  ///       h = cell(x(t), h);
+  ///       Tensor slope = tape.gradient(loss(h), cell.weight);
+  ///     }
+  void truncate(std::int64_t steps, Caller caller = Caller::here());
+
   /// d target / d source, with the shape and dtype of the source. If the target has several
   /// elements, it is the gradient of their sum, weighted by `upstream` if that is given. Throws
   /// TapeError if the target does not depend on the source. If an op cut the path, the error names

@@ -202,6 +202,13 @@ template <class Id>
                                                            Caller caller) {
   const std::uint32_t before = find(*body);
   if (watches(before, tapes)) return before;
+  return append_leaf(body, cell, cell_id, tapes, before, caller);
+}
+template <class Id>
+[[gnu::always_inline]] inline std::uint32_t Reel::append_leaf(Body* body, const Cell* cell,
+                                                              const Id& cell_id,
+                                                              std::uint64_t tapes,
+                                                              std::uint32_t before, Caller caller) {
   // See Note [Record ids]: if new tapes watch a tensor that older tapes know, the leaf gets an edge
   // to the record of the older tapes.
   std::uint64_t known = 0;
@@ -236,6 +243,21 @@ std::uint32_t Reel::watch_gone(Body* body, const Cell* cell, std::uint32_t cell_
                                std::uint64_t tapes, Caller caller) {
   return add_leaf(
       body, cell, [&] { return cell_id; }, tapes, caller);
+}
+
+/// Makes the Variables that the tape watches leaves of the step that begins. A value that nobody
+/// can read any more is left out.
+void Reel::renew_leaves(std::uint64_t bit) {
+  for (std::size_t i = 0, count = leaves_.size(); i < count; ++i) {
+    const Leaf leaf = leaves_[i];
+    const Record& record = at(leaf.record);
+    Body* const body = Access::body(leaf.value);
+    const bool is_held =
+        __atomic_load_n(&body->references, __ATOMIC_RELAXED) > 2;  // beside `leaf` and the list
+    if (!leaf.cell || record.options != body || !(record.watchers & bit) || !is_held) continue;
+    append_leaf(
+        body, leaf.cell, [&] { return leaf.cell_id; }, record.watchers, leaf.record, record.site());
+  }
 }
 
 void Reel::tell_watched(Body& body, std::uint32_t record) {
@@ -295,8 +317,8 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
 }
 
 /// Releases what only this tape needed.
-void Reel::release(std::uint64_t bit) {
-  for (std::uint32_t i = start_of(bit); i < size_; ++i) {
+void Reel::release(std::uint64_t bit, std::uint32_t begin, std::uint32_t end) {
+  for (std::uint32_t i = begin; i < end && i < size_; ++i) {
     Record& record = at(i);
     record.tapes &= ~bit;
     record.watchers &= ~bit;
@@ -305,13 +327,22 @@ void Reel::release(std::uint64_t bit) {
 }
 
 void Reel::close_tape(std::uint64_t bit) {
-  release(bit);
+  release(bit, start_of(bit), no_record);
   alive &= ~bit;
   open &= ~bit;
   watching_variables &= ~bit;
-  forget_leaves();
-  if (!alive) return clear();
+  std::erase_if(steps_, [=](const StepBegin& step) { return step.tape == bit; });
+  if (!alive) {
+    forget_leaves();
+    return clear();
+  }
   if (!playing) truncate();
+  drop_unneeded();
+}
+
+/// Drops the leaves that no tape needs, and the records before the first one of every tape.
+void Reel::drop_unneeded() {
+  forget_leaves();
   std::erase_if(leaves_, [&](const Leaf& leaf) {
     return leaf.record >= size_ || !(at(leaf.record).tapes | at(leaf.record).watchers);
   });
@@ -343,6 +374,7 @@ void Reel::truncate() {
     std::uint32_t& start = starts_[std::countr_zero(bits)];
     start = std::min(start, size);
   }
+  for (StepBegin& step : steps_) step.record = std::min(step.record, size);
   std::erase_if(cuts_, [size](const Cut& cut) { return cut.record >= size; });
   values_ = at(size).first_value;
   arena_.rewind(at(size).inputs);
@@ -370,6 +402,7 @@ void Reel::clear() {
   forget_watched();
   cuts_.clear();
   older_.clear();
+  steps_.clear();
   shapes_.clear();
   arena_.clear();
   values_ = 0;

@@ -265,6 +265,11 @@ class Reel {
   std::uint32_t start_of(std::uint64_t bit) const { return starts_[std::countr_zero(bit)]; }
   /// The tape has ended: releases what only this tape needed.
   void close_tape(std::uint64_t bit);
+  /// A time step of the tape begins. Afterwards the tape has the records of this step and of the
+  /// `steps` - 1 before it.
+  void begin_step(std::uint64_t bit, std::size_t steps);
+  /// Whether a time step of the tape has begun.
+  bool has_steps(std::uint64_t bit) const;
   /// Returns memory that no record needs to the system.
   void trim();
   static void release_saved(Record& record);
@@ -273,7 +278,9 @@ class Reel {
   Record& at(std::uint32_t i) const { return chunks_[i / chunk_records][i % chunk_records]; }
   void next_chunk();
   void clear();
-  void release(std::uint64_t bit);
+  void release(std::uint64_t bit, std::uint32_t begin, std::uint32_t end);
+  void drop_unneeded();
+  void renew_leaves(std::uint64_t bit);
   void truncate();
   void drop_front();
   bool keep_shapes(std::uint32_t first);
@@ -288,6 +295,9 @@ class Reel {
   template <class Id>
   std::uint32_t add_leaf(Body* body, const Cell* cell, const Id& cell_id, std::uint64_t tapes,
                          Caller caller);
+  template <class Id>
+  std::uint32_t append_leaf(Body* body, const Cell* cell, const Id& cell_id, std::uint64_t tapes,
+                            std::uint32_t before, Caller caller);
   void insert_leaf(Body* body, std::uint32_t record);
   void forget_leaves();
   void tell_watched(Body& body, std::uint32_t record);
@@ -303,6 +313,12 @@ class Reel {
   };
   std::vector<Older> older_;
   std::uint32_t starts_[64];  // of the tapes alive, by the number of their bit
+  struct StepBegin {
+    std::uint64_t tape;
+    std::uint32_t record;
+    bool is_cut = false;  // the tape has nothing before it, except tensors that it watches
+  };
+  std::vector<StepBegin> steps_;  // of time steps, see begin_step()
   std::uint32_t size_ = 0, chunk_end_ = 0, values_ = 0;
   std::vector<Cut> cuts_;
   std::vector<Record*> chunks_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Records before the first one of every tape: their memory is used again.
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -92,6 +93,7 @@ void Reel::move_to_front(std::uint32_t records) {
   uid_ = ++last_uid_;
   values_ -= values;
   for (std::uint32_t& start : starts_) start -= records;  // those of tapes that live count
+  for (StepBegin& step : steps_) step.record -= records;
   for (Leaf& leaf : leaves_) leaf.record -= records;
   std::erase_if(cuts_, [=](const Cut& cut) { return cut.record < records; });
   for (Cut& cut : cuts_) cut.record -= records;
@@ -106,5 +108,37 @@ void Reel::move_to_front(std::uint32_t records) {
   }
   std::rotate(chunks_.begin(), chunks_.begin() + records / chunk_records, chunks_.end());
   set_size(size_ - records);
+}
+
+bool Reel::has_steps(std::uint64_t bit) const {
+  return std::any_of(steps_.begin(), steps_.end(), [=](auto& step) { return step.tape == bit; });
+}
+void Reel::begin_step(std::uint64_t bit, std::size_t steps) {
+  std::vector<std::uint32_t> kept;  // tensors that the tape watches, which have one leaf
+  kept.reserve(leaves_.size());
+  steps_.reserve(steps_.size() + 1);
+  const std::uint32_t begin = size_;
+  renew_leaves(bit);
+  steps_.push_back({bit, begin});
+  std::size_t first = steps_.size(), begun = 0;
+  while (first > 0 && begun < steps) begun += steps_[--first].tape == bit;
+  if (begun < steps) return;
+  const auto own = [=](const StepBegin& step) { return step.tape == bit; };
+  const StepBegin oldest = *std::find_if(steps_.begin(), steps_.end(), own);
+  StepBegin& cut = steps_[first];
+  if (cut.is_cut) return;
+  cut.is_cut = true;
+  for (const Leaf& leaf : leaves_)
+    if (!leaf.cell && leaf.record < cut.record && at(leaf.record).watchers & bit)
+      kept.push_back(leaf.record);
+  // Tapes that end with the options of a record move no records.
+  const std::uint64_t playing_before = std::exchange(playing, playing | bit);
+  release(bit, oldest.is_cut ? oldest.record : start_of(bit), cut.record);
+  playing = playing_before;
+  for (const std::uint32_t leaf : kept) at(leaf).watchers |= bit;
+  starts_[std::countr_zero(bit)] = kept.empty() ? cut.record : kept.front();
+  const auto old = steps_.begin() + static_cast<std::ptrdiff_t>(first);
+  steps_.erase(std::remove_if(steps_.begin(), old, own), old);
+  drop_unneeded();
 }
 }  // namespace reel
