@@ -7,6 +7,8 @@
 namespace reel {
 struct TapeAccess {
   static std::uint64_t bit(const GradientTape& tape) { return tape.bit_; }
+  static void* reel(const GradientTape& tape) { return tape.reel_; }
+  static bool spent(const GradientTape& tape) { return tape.spent_; }
   /// See debug::gradients_by_step().
   static debug::GradientsByStep by_step(GradientTape& tape, const Operand& target,
                                         const Variable& variable);

@@ -160,9 +160,21 @@ struct REEL_API GradientsByStep {
 REEL_API GradientsByStep gradients_by_step(GradientTape& tape, Operand loss,
                                            const Variable& variable);
 
-/// A picture of a graph in layers, as SVG. `fold` joins steps of the same op and line into one box
-/// with a counter. Throws Error where libreel_debug.so cannot be opened.
-REEL_API std::string to_svg(const Graph& graph, bool fold = false, Caller caller = Caller::here());
+/// What a picture joins into one box with a counter: nothing; calls of one op at one line, as the
+/// time steps of an RNN; all ops of a layer (of a NameScope in a Graph).
+enum class Fold : std::uint8_t { none, steps, scopes };
+/// A picture of a graph in layers, as SVG. Throws Error where libreel_debug.so cannot be opened.
+REEL_API std::string to_svg(const Graph& graph, Fold fold = Fold::none,
+                            Caller caller = Caller::here());
+/// A picture of the ops that a tape has recorded, before gradient() releases them. Ops have the
+/// names of those of `variables` that they read; a layer is what reads "encoder.weight" and
+/// "encoder.bias", and other ops of the same line after it. Of the results that the tape keeps for
+/// its gradients, red boxes are not finite, orange ones saturated, grey ones 0. Throws Error where
+/// libreel_debug.so cannot be opened.
+///
+///     std::string svg = debug::to_svg(tape, parameters(model), debug::Fold::steps);
+REEL_API std::string to_svg(const GradientTape& tape, const std::vector<Variable>& variables = {},
+                            Fold fold = Fold::none, Caller caller = Caller::here());
 
 /// Options of check_gradient().
 struct CheckGradientOptions {

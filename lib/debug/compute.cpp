@@ -18,7 +18,8 @@ Layout row_major(const Shape& shape) {
 [[noreturn]] void not_kept(const Step& step) {
   mistake("a value that is kept", fmt::format("one of step {} that is not", step.number),
           "A Watch keeps values with {.values = true} and enough .bytes; a value in a block of a "
-          "replay does not exist alone: run the function eagerly");
+          "replay does not exist alone: the command `eager` runs the function eagerly from its "
+          "next call on");
 }
 }  // namespace
 

@@ -10,18 +10,11 @@
 namespace reel::debugger {
 namespace {
 constexpr std::size_t most_boxes = 300;
-
-/// 0 well, 1 dead, 2 saturated, 3 not finite.
-int health_of(const Output& output) {
-  if (output.odd.any()) return 3;
-  if (!output.measured || output.absent) return 0;
-  if (output.statistics.saturated > 0.5) return 2;
-  return output.statistics.zeros > 0.95 && output.statistics.elements > 1 ? 1 : 0;
-}
 }  // namespace
 
 void Interpreter::draw(Words& words, Answer& answer) {
-  const bool all = words.flag("all"), fold = words.flag("fold"), forward = words.flag("forward");
+  const bool all = words.flag("all"), fold = words.flag("fold"), scopes = words.flag("scopes"),
+             forward = words.flag("forward");
   const std::string path = words.from(1);
   Step& step = looked();
   std::vector<DrawnNode> nodes;
@@ -33,14 +26,18 @@ void Interpreter::draw(Words& words, Answer& answer) {
     DrawnNode drawn;
     drawn.name = fmt::format("#{}", i + 1);
     drawn.label = fmt::format("#{} {}", i + 1, name_of(node));
-    drawn.group = name_of(node) + site_text(node.site) + (node.backward ? " backward" : "");
+    drawn.op = name_of(node);
+    drawn.site = site_text(node.site);
+    if (node.layer >= 0) drawn.scope = recorder_.layer(node.layer);
     drawn.backward = node.backward;
     Answer said;
     say_node(static_cast<int>(i), said);
     drawn.title = said.lines[0];
-    for (int k = 0; k < node.outputs; ++k)
-      drawn.health = std::max(
-          drawn.health, health_of(step.outputs[static_cast<std::size_t>(node.first_output + k)]));
+    for (int k = 0; k < node.outputs; ++k) {
+      const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
+      const int health = output.odd.any() ? 3 : output.measured ? health_of(output.statistics) : 0;
+      drawn.health = std::max(drawn.health, health);
+    }
     for (int k = 0; k < node.inputs; ++k) {
       const Input input =
           maker_of(step, step.inputs[static_cast<std::size_t>(node.first_input + k)]);
@@ -53,12 +50,17 @@ void Interpreter::draw(Words& words, Answer& answer) {
             recorder_.name_of_outside(step.outsides[static_cast<std::size_t>(input.outside)]);
         drawn.note += (drawn.note.empty() ? "" : " ") +
                       (name.empty() ? fmt::format("@{}", input.outside + 1) : name);
+        if (const std::size_t dot = name.rfind('.'); dot != std::string::npos)
+          drawn.scope = name.substr(0, dot);
       }
     }
     nodes.push_back(std::move(drawn));
   }
   const std::size_t before = nodes.size();
-  if (fold || (!all && nodes.size() > most_boxes)) nodes = folded(nodes);
+  const bool few = !fold && (all || nodes.size() <= most_boxes);
+  nodes = folded(std::move(nodes), scopes ? debug::Fold::scopes
+                                   : few  ? debug::Fold::none
+                                          : debug::Fold::steps);
   const std::string svg = svg_of(nodes);
   if (path.empty()) {
     answer.lines.push_back(svg);

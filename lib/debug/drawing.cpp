@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-#include "lib/debug/value.hpp"
+#include "lib/debug/statistics.hpp"
 
 namespace reel::debugger {
 namespace {
@@ -109,19 +109,43 @@ double width_of(const DrawnNode& node) {
 }
 }  // namespace
 
-std::vector<DrawnNode> folded(const std::vector<DrawnNode>& nodes) {
-  std::map<std::string, int> groups;
+int health_of(const debug::Statistics& all) {
+  if (all.nans || all.infinities) return 3;
+  if (all.saturated > 0.5) return 2;
+  return all.zeros > 0.95 && all.elements > 1 ? 1 : 0;
+}
+void add_health(std::vector<DrawnNode>& nodes) {
+  for (DrawnNode& node : nodes)
+    for (const Body* const value : node.values)
+      if (is_floating(value->dtype))
+        node.health = std::max(node.health, health_of(statistics_of(*value, bounds_of(node.op))));
+}
+
+std::vector<DrawnNode> folded(std::vector<DrawnNode> nodes, debug::Fold fold) {
+  if (fold == debug::Fold::none) return nodes;
+  std::map<std::string, int> groups, counts;
   std::vector<int> group_of;
   std::vector<DrawnNode> made;
-  for (const DrawnNode& node : nodes) {
-    const auto [place, is_new] = groups.try_emplace(node.group, static_cast<int>(made.size()));
+  for (DrawnNode& node : nodes) {
+    // An op that reads no Variable belongs to the layer before it, if both are called at one line.
+    for (std::size_t k = 0; node.scope.empty() && k < node.inputs.size(); ++k)
+      if (const DrawnNode& input = nodes[static_cast<std::size_t>(node.inputs[k])];
+          input.site == node.site && input.backward == node.backward)
+        node.scope = input.scope;
+    const bool whole = fold == debug::Fold::scopes && !node.scope.empty();
+    const std::string call =
+        node.op + "\n" + node.site + "\n" + node.scope + (node.backward ? "b" : "");
+    const auto [place, is_new] =
+        groups.try_emplace(whole ? "\n" + node.scope + (node.backward ? "b" : "") : call,
+                           static_cast<int>(made.size()));
     if (is_new) {
       made.push_back(node);
       made.back().inputs.clear();
       made.back().count = 0;
+      if (whole) made.back().label = (node.backward ? "gradient of " : "") + node.scope;
     }
     DrawnNode& group = made[static_cast<std::size_t>(place->second)];
-    ++group.count;
+    group.count = std::max(group.count, ++counts[call]);
     group.health = std::max(group.health, node.health);
     group_of.push_back(place->second);
     for (const int input : node.inputs) {

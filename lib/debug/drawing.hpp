@@ -24,7 +24,11 @@ struct Drawing {
 /// Places nodes in layers, each below its inputs, without loops of calls. Where an edge would cross
 /// too many layers, the number of its node stands at its end instead: it becomes one of `labels`.
 Drawing layout(const std::vector<DrawnNode>& nodes, std::vector<std::string>& labels);
-/// Joins nodes of equal `group` into one with a counter.
-std::vector<DrawnNode> folded(const std::vector<DrawnNode>& nodes);
+/// Joins nodes into one with a counter.
+std::vector<DrawnNode> folded(std::vector<DrawnNode> nodes, debug::Fold fold);
+/// 0 well, 1 dead, 2 saturated, 3 not finite.
+int health_of(const debug::Statistics& statistics);
+/// Reads the values of the nodes.
+void add_health(std::vector<DrawnNode>& nodes);
 std::string svg_of(const std::vector<DrawnNode>& nodes);
 }  // namespace reel::debugger

@@ -371,7 +371,10 @@ Value apply(std::string_view name, std::vector<Value> arguments, Scope&) {
   return {0, Ref(made), false};
 }
 
-Expression::Expression(std::string_view text) : text_(text), root_(Parser(text).all()) {}
+Expression::Expression(std::string_view text)
+    : text_(text),
+      root_(Parser(text).all()),
+      only_odd_(root_->kind == Kind::name && root_->name.starts_with("has_")) {}
 Value Expression::evaluate(Scope& scope) const { return debugger::evaluate(*root_, scope); }
 bool Expression::holds(Scope& scope) const {
   const Value value = evaluate(scope);
@@ -379,9 +382,6 @@ bool Expression::holds(Scope& scope) const {
   if (value.tensor->elements != 1)
     mistake("a truth", "a tensor " + shape_text(value.tensor->shape), "Write any(...) or all(...)");
   return element(*value.tensor, 0) != 0;
-}
-bool Expression::only_odd() const {
-  return root_ && root_->kind == Kind::name && root_->name.starts_with("has_");
 }
 
 std::vector<Slice> parse_slices(std::string_view text) {

@@ -65,11 +65,12 @@ class Expression {
   /// Whether it is true; false where a name is missing.
   bool holds(Scope& scope) const;
   /// Whether it is has_nan, has_inf or has_inf_or_nan alone, which need no statistics.
-  bool only_odd() const;
+  bool only_odd() const { return only_odd_; }
 
  private:
   std::string text_;
   std::shared_ptr<const Term> root_;
+  bool only_odd_ = false;
 };
 /// Calls an operator or a function on values. Throws Mistake.
 Value apply(std::string_view function, std::vector<Value> arguments, Scope& scope);

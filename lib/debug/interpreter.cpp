@@ -88,8 +88,8 @@ const std::vector<Interpreter::Command>& Interpreter::commands() {
       {"set", "#N = EXPRESSION", "goes on with another value of the result where it has stopped",
        &I::set_value},
       {"replay", "", "computes the step again, and compares each bit", &I::replay},
-      {"draw", "[FILE.svg] [all|fold] [forward]", "the graph of the step; more than 300 are folded",
-       &I::draw},
+      {"draw", "[FILE.svg] [all|fold|scopes] [forward]",
+       "the graph of the step; more than 300 are folded", &I::draw},
       {"source", "[FILE:LINE] [LINES]", "a source file with results beside its lines", &I::source},
       {"sources", "", "source files, and how many results each has", &I::sources},
       {"times", "[op|line]", "where the time of the step goes", &I::times},
@@ -112,6 +112,9 @@ const std::vector<Interpreter::Command>& Interpreter::commands() {
        &I::add_break},
       {"delete", "N", "removes a stop", &I::remove},
       {"except", "[REGEX]", "stops leave out ops and lines that match", &I::except},
+      {"only", "[op|name|dtype REGEX]", "keeps values of results that match, and stops there only",
+       &I::only},
+      {"eager", "[off]", "traced functions run eagerly from their next call on", &I::eager},
       {"config", "[NAME VALUE]", "digits, rows, width, bytes, keep_steps", &I::config},
       {"help", "[COMMAND]", "this list", &I::help},
   };
@@ -347,6 +350,31 @@ void Interpreter::except(Words& words, Answer& answer) {
   for (Stop& each : recorder_.stops) each.except = wanted;
   answer.lines = {text.empty() ? "Stops leave out nothing."
                                : "Stops leave out ops and lines that match " + printable(text)};
+}
+void Interpreter::only(Words& words, Answer& answer) {
+  Filter filter;
+  const std::string kind = words.size() > 1 ? words[1] : "";
+  if (kind.empty()) {
+    recorder_.only = {};
+    answer.lines = {"All results count."};
+    return;
+  }
+  if (words.size() < 3 || (kind != "op" && kind != "name" && kind != "dtype"))
+    mistake("only op|name|dtype REGEX", "\"" + words.from(0) + "\"");
+  filter.kind = kind == "op"     ? Filter::Kind::op
+                : kind == "name" ? Filter::Kind::name
+                                 : Filter::Kind::dtype;
+  filter.wanted = parse_regex(words.from(2));
+  recorder_.only = std::move(filter);
+  answer.lines = {"From now on, values are kept of results whose " + kind + " matches " +
+                  printable(words.from(2)) + ", and the program stops there only."};
+}
+void Interpreter::eager(Words& words, Answer& answer) {
+  if (words.size() > 1 && words[1] != "off") mistake("eager, or eager off", words.from(0));
+  recorder_.refuses_replays = words.size() == 1;
+  answer.lines = {recorder_.refuses_replays
+                      ? "Traced functions run eagerly from their next call on."
+                      : "Traced functions are replayed again from their next call on."};
 }
 void Interpreter::look(Words& words, Answer& answer) {
   const std::int64_t before = step_;

@@ -59,6 +59,8 @@ class Interpreter {
   void add_break(Words& words, Answer& answer);
   void remove(Words& words, Answer& answer);
   void except(Words& words, Answer& answer);
+  void only(Words& words, Answer& answer);
+  void eager(Words& words, Answer& answer);
   void look(Words& words, Answer& answer);
   void search(std::string_view pattern, Answer& answer);
   // look.cpp

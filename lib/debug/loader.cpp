@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 
 #include "lib/body/dtypes.hpp"
 #include "lib/body/text.hpp"
@@ -18,18 +17,10 @@
 
 namespace reel {
 namespace {
-/// While it lives, ops of the debugger are nobody's.
-struct Quiet {
-  explicit Quiet(Context& context) : observers(context), records(context) {}
-  ObserverPause observers;
-  InterceptorPause interceptors;
-  RecordingPause records;
-};
-
 /// Calls f, and gives the first line of what it throws.
 template <class F>
 std::string error_of(const F& f) try {
-  const Quiet quiet(Context::here());
+  const Aside aside(Context::here());
   f();
   return "";
 } catch (const std::exception& error) {
@@ -38,7 +29,7 @@ std::string error_of(const F& f) try {
 }
 
 Body* copied(const Body& body) {
-  const Quiet quiet(Context::here());
+  const Aside aside(Context::here());
   Tensor copy = contiguous_copy(body).to(cpu());
   Body* const made = Access::body(copy);
   if (made != &body && !made->owner && made->data != body.data) return Access::detach(copy);
@@ -100,6 +91,7 @@ std::string compute(const GateCall& call, std::vector<Body*>& outputs) {
   });
 }
 bool ask(const debug::Condition& condition, const DebugEvent& given) {
+  const Aside aside(Context::here());
   debug::Event event;
   event.name = given.name;
   event.site = given.site;
@@ -133,17 +125,26 @@ constexpr DebugHost host = {
         },
     .view =
         [](Body& base, const Shape& shape, const std::int64_t* strides, std::int64_t offset) {
+          const Aside aside(Context::here());
           const Tensor view = strided_view(Access::share(&base), shape, strides, offset);
           return Access::detach(const_cast<Tensor&>(view));
         },
     .call = call_by_name,
     .compute = compute,
     .options = [](OptionsView options) { return to_string(options); },
-    .text = [](const Body& body) { return to_string(Access::share(const_cast<Body*>(&body))); },
+    .text =
+        [](const Body& body) {
+          const Aside aside(Context::here());
+          return to_string(Access::share(const_cast<Body*>(&body)));
+        },
     .dtype = [](DType dtype) { return name_of(dtype); },
     .name = [](const Variable& variable) { return std::string(variable.name()); },
     .memory = memory_statistics,
     .op_names = op_names,
+    .stopped =
+        [](bool stopped) {
+          if (const auto tell = __atomic_load_n(&thread_stops, __ATOMIC_ACQUIRE)) tell(stopped);
+        },
     .ask = ask,
     .fail = fail_as,
 };
@@ -187,14 +188,6 @@ const DebugPlugin* open_plugin() {
   __atomic_store_n(&plugin, made, __ATOMIC_RELEASE);
   return made;
 }
-const DebugPlugin& the_plugin(Caller caller, std::string_view function) {
-  const DebugPlugin* const found = open_plugin();
-  if (!found)
-    fail<Error>(caller, function, "libreel_debug.so",
-                "the debugger beside the library, or in REEL_DEBUG_LIBRARY", "none", reason);
-  return *found;
-}
-
 /// What REEL_DEBUG asks for.
 struct Request {
   enum class State : std::uint8_t { unread, none, some } state = State::unread;  // atomic
@@ -222,6 +215,14 @@ void read_request() {
                    __ATOMIC_RELEASE);
 }
 }  // namespace
+
+const DebugPlugin& the_plugin(Caller caller, std::string_view function) {
+  const DebugPlugin* const found = open_plugin();
+  if (!found)
+    fail<Error>(caller, function, "libreel_debug.so",
+                "the debugger beside the library, or in REEL_DEBUG_LIBRARY", "none", reason);
+  return *found;
+}
 
 void debug_thread() noexcept try {
   if (__atomic_load_n(&request.state, __ATOMIC_ACQUIRE) == Request::State::unread) read_request();
@@ -259,30 +260,6 @@ std::string listen(Caller caller) try {
   return the_plugin(caller, "listen").listen(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "listen");
-}
-
-std::string to_svg(const Graph& graph, bool fold, Caller caller) try {
-  std::vector<DrawnNode> nodes;
-  std::map<std::string, int> made;
-  for (const GraphNode& each : graph.nodes()) {
-    DrawnNode node;
-    node.label = each.op;
-    node.name = each.outputs.empty() ? each.op : each.outputs[0];
-    node.group = each.op + "\n" + each.site + "\n" + each.scope;
-    node.title = each.op + " " + each.options + " " + each.scope + " " + each.site;
-    for (const std::string& input : each.inputs) {
-      const auto found = made.find(input);
-      if (found != made.end())
-        node.inputs.push_back(found->second);
-      else if (!input.empty())
-        node.note += (node.note.empty() ? "" : " ") + input;
-    }
-    for (const std::string& output : each.outputs) made[output] = static_cast<int>(nodes.size());
-    nodes.push_back(std::move(node));
-  }
-  return the_plugin(caller, "to_svg").draw(nodes, fold);
-} catch (const std::bad_alloc&) {
-  fail_memory(caller, "to_svg");
 }
 
 Log::Log(std::string_view path, LogOptions options, Caller caller) try

@@ -28,8 +28,14 @@ auto or_fail(Caller caller, std::string_view function, std::string_view argument
   }
 }
 
+/// While it lives, other ranks wait for this one, and say so.
+struct Stopped {
+  Stopped() { host->stopped(true); }
+  ~Stopped() { host->stopped(false); }
+};
 /// Reads lines from stdin until the program is to go on. At its end, nothing stops any more.
 void prompt(Recorder& recorder, const Reason& reason) {
+  const Stopped stopped;
   if (wait_for_client(recorder, reason)) return;
   auto& watcher = static_cast<Watcher&>(recorder);
   watcher.interpreter.stopped(reason);
@@ -158,8 +164,11 @@ constexpr DebugPlugin plugin = {
     .cli = cli,
     .listen = listen,
     .log = log,
-    .draw = [](const std::vector<DrawnNode>& nodes,
-               bool fold) { return svg_of(fold ? folded(nodes) : nodes); },
+    .draw =
+        [](std::vector<DrawnNode> nodes, debug::Fold fold) {
+          add_health(nodes);
+          return svg_of(folded(std::move(nodes), fold));
+        },
     .thread_begins = thread_begins,
 };
 }  // namespace

@@ -60,25 +60,25 @@ void Step::clear() {
 Recorder::Recorder(const Settings& asked) : settings(asked) {
   steps_.push_back(std::make_unique<Step>());
   table_.resize(1024);
-  only_looks = false;
+  only_looks = true;  // the functions of the host step aside
 }
 Recorder::~Recorder() = default;
 
 // --- bodies ---
-Recorder::Entry& Recorder::entry(const Body* body) {
+Recorder::Entry& Recorder::entry(const void* key) {
   if (2 * used_ > table_.size()) {
     std::vector<Entry> before(2 * table_.size());
     before.swap(table_);
     used_ = 0;
     for (const Entry& each : before)
-      if (each.generation == generation_) entry(each.body) = each;
+      if (each.generation == generation_) entry(each.key) = each;
   }
   const std::size_t mask = table_.size() - 1;
-  std::size_t at = (reinterpret_cast<std::uintptr_t>(body) >> 6) * 0x9e3779b97f4a7c15u >> 20 & mask;
-  while (table_[at].generation == generation_ && table_[at].body != body) at = (at + 1) & mask;
+  std::size_t at = (reinterpret_cast<std::uintptr_t>(key) >> 6) * 0x9e3779b97f4a7c15u >> 20 & mask;
+  while (table_[at].generation == generation_ && table_[at].key != key) at = (at + 1) & mask;
   Entry& found = table_[at];
   if (found.generation != generation_) {
-    found = {body, generation_};
+    found = {key, generation_};
     ++used_;
   }
   return found;
@@ -115,15 +115,14 @@ Input Recorder::input_of(const Body* body) {
   }
   const int number = static_cast<int>(step.outsides.size());
   known.outside = number;
-  if (outside.source.absent() && outside.layout.empty())
-    entry(reinterpret_cast<const Body*>(body->data)).outside = number;
+  if (outside.source.absent() && outside.layout.empty()) entry(body->data).outside = number;
   step.outsides.push_back(std::move(outside));
   return {-1, 0, number};
 }
 /// A view that the library has made beside the ops, as a transposed matrix of a gradient: where its
 /// elements are those of a known body.
 Input Recorder::source_of(const Body& body) {
-  Entry& known = entry(reinterpret_cast<const Body*>(body.data));
+  Entry& known = entry(body.data);
   if (known.node < 0 && known.outside < 0) return {};
   const Step& step = current();
   Body whole = body;
@@ -223,7 +222,6 @@ void Recorder::next_step() {
   used_ = 0;
   depth_ = 0;
   played_ = -1;
-  node_of_record_.clear();
   // A step that is not watched takes no place.
   if (current().nodes.empty()) {
     next = std::move(steps_.back());
@@ -241,13 +239,12 @@ void Recorder::next_step() {
   }
   next->number = current_step_;
   steps_.push_back(std::move(next));
-  only_looks = !watches();
 }
 
-void Recorder::sleep() { sleeps_ = only_looks = only_times = true; }
+void Recorder::sleep() { sleeps_ = only_times = true; }
 void Recorder::wake() {
   if (!sleeps_) return;
-  sleeps_ = only_looks = only_times = false;
+  sleeps_ = only_times = false;
   depth_ = 0;
   next_step();
 }
@@ -260,7 +257,6 @@ void Recorder::begins(const GateCall& begun) {
            (depth_ == 0 && current().nodes.size() >= most_results))
     next_step();
   if (!watches()) return;
-  only_looks = false;
   if (pending_.size() <= depth_) pending_.emplace_back();
   if (depth_ > 4096) depth_ = 0;  // of ops that have thrown
   Pending& open = pending_[depth_++];
@@ -279,8 +275,10 @@ void Recorder::ends(const GateCall& ended) {
   while (at-- > 0 && (pending_[at].inputs != ended.inputs || pending_[at].op != &ended.op)) {
   }
   if (at > depth_) return;
+  Pending& open = pending_[at];
   Step& step = current();
-  Node node{};
+  const int number = static_cast<int>(step.nodes.size());
+  Node& node = step.nodes.emplace_back();
   node.op = &ended.op;
   node.part = ended.part;
   node.site = ended.site;
@@ -290,32 +288,34 @@ void Recorder::ends(const GateCall& ended) {
   node.replayed = ended.is_replayed();
   if (backward_ > 0) node.forward = played_;
   node.first_input = static_cast<int>(step.inputs.size());
-  node.inputs = static_cast<int>(pending_[at].list.size());
-  step.inputs.insert(step.inputs.end(), pending_[at].list.begin(), pending_[at].list.end());
-  node.nanoseconds = end - pending_[at].begin;
+  node.inputs = static_cast<int>(open.list.size());
+  step.inputs.insert(step.inputs.end(), open.list.begin(), open.list.end());
+  node.nanoseconds = end - open.begin;
   if (settings.level == Level::values) node.options = Options(ended.options);
-  const std::size_t nodes_before = pending_[at].nodes;
+  const std::size_t nodes_before = open.nodes;
   // Move the finished one behind those that are open, so that its memory is used again.
-  std::rotate(pending_.begin() + static_cast<std::ptrdiff_t>(at),
-              pending_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
-              pending_.begin() + static_cast<std::ptrdiff_t>(depth_));
+  if (at + 1 < depth_)
+    std::rotate(pending_.begin() + static_cast<std::ptrdiff_t>(at),
+                pending_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                pending_.begin() + static_cast<std::ptrdiff_t>(depth_));
   --depth_;
-  note_outputs(node, ended, nodes_before);
-  step.nodes.push_back(std::move(node));
-  const int number = static_cast<int>(step.nodes.size()) - 1;
+  note_outputs(ended, nodes_before);
   call = &ended;
   noted(step, number);
   if (!stops.empty() || goal.kind != Goal::Kind::none) check_stops(number);
   call = nullptr;
 }
 
-void Recorder::note_outputs(Node& node, const GateCall& ended, std::size_t nodes_before) {
+/// The results of the last node.
+void Recorder::note_outputs(const GateCall& ended, std::size_t nodes_before) {
   Step& step = current();
+  Node& node = step.nodes.back();
   node.first_output = static_cast<int>(step.outputs.size());
-  node.outputs = ended.output_count;
-  const int number = static_cast<int>(step.nodes.size());
+  const int number = static_cast<int>(step.nodes.size()) - 1;
+  is_odd_ = false;
   for (int i = 0; i < ended.output_count; ++i) {
     Output& output = step.outputs.emplace_back();
+    node.outputs = i + 1;
     const Body* const body = ended.outputs[i];
     output.absent = !body;
     if (!body) continue;
@@ -325,32 +325,47 @@ void Recorder::note_outputs(Node& node, const GateCall& ended, std::size_t nodes
       node.before.resize(static_cast<std::size_t>(ended.output_count));
       node.before[static_cast<std::size_t>(i)] = {known.node, known.output, known.outside};
     }
-    if (ended.updated) node.updated.push_back(info_of(ended.updated[i]));
-    output.own_memory = !body->owner;
-    output.dtype = body->dtype;
-    output.shape = body->shape;
-    output.fingerprint = fingerprint_of(*body);
-    if (settings.level == Level::values) output.layout = layout_of(*body);
-    if (is_floating(body->dtype)) {
-      if (settings.level == Level::odd) {
-        if (!is_view_of_finite(ended, *body, node)) output.odd = odd_of(*body);
-      } else {
-        const Bounds bounds =
-            ended.part == Part::value && !node.backward ? bounds_of(ended.op.name) : Bounds::none;
-        output.statistics = statistics_of(*body, bounds);
-        output.measured = true;
-        output.odd = {output.statistics.nans > 0, output.statistics.infinities > 0};
-      }
-    }
-    if (settings.level == Level::values) keep(output, *body);
     known.node = number;
     known.output = i;
-    if (output.layout.empty()) {
-      Entry& by_data = entry(reinterpret_cast<const Body*>(body->data));
-      by_data.node = number;
-      by_data.output = i;
-    }
+    if (ended.updated) node.updated.push_back(info_of(ended.updated[i]));
+    note_output(node, output, *body, ended);
+    if (!body->contiguous) continue;
+    Entry& by_data = entry(body->data);
+    by_data.node = number;
+    by_data.output = i;
   }
+}
+void Recorder::note_output(Node& node, Output& output, const Body& body, const GateCall& ended) {
+  output.own_memory = !body.owner;
+  output.dtype = body.dtype;
+  output.shape = body.shape;
+  output.fingerprint = fingerprint_of(body);
+  if (settings.level == Level::values && !body.contiguous) output.layout = layout_of(body);
+  if (is_floating(body.dtype) && settings.level == Level::odd) {
+    if (!is_view_of_finite(ended, body, node)) output.odd = odd_of(body);
+  } else if (is_floating(body.dtype)) {
+    const bool is_forward = ended.part == Part::value && !node.backward;
+    output.statistics = statistics_of(body, is_forward ? bounds_of(ended.op.name) : Bounds::none);
+    output.measured = true;
+    output.odd = {output.statistics.nans > 0, output.statistics.infinities > 0};
+  }
+  is_odd_ |= output.odd.any();
+  if (settings.level == Level::values && counts(node, output)) keep(output, body);
+}
+/// Whether the command `only` lets the result count.
+bool Recorder::counts(const Node& node, const Output& output) const {
+  switch (only.kind) {
+    case Filter::Kind::all:
+      return true;
+    case Filter::Kind::op:
+      return std::regex_search(name_of(node), only.wanted);
+    case Filter::Kind::name:
+      return std::regex_search(
+          site_text(node.site) + (node.layer < 0 ? "" : " " + layer(node.layer)), only.wanted);
+    case Filter::Kind::dtype:
+      return std::regex_search(std::string(host->dtype(output.dtype)), only.wanted);
+  }
+  return true;
 }
 /// Whether the result has only elements of an input that was finite.
 bool Recorder::is_view_of_finite(const GateCall& ended, const Body& body, const Node& node) const {
@@ -378,14 +393,13 @@ void Recorder::recorded(const Record& record) {
   for (std::size_t i = nodes.size(); i-- > 0 && i + 8 > nodes.size();)
     if (nodes[i].op == record.op && !nodes[i].recorded) {
       nodes[i].recorded = true;
-      node_of_record_[&record] = static_cast<int>(i);
+      entry(&record).node = static_cast<int>(i);
       return;
     }
 }
 void Recorder::record_played(const Record& record, const Body* dy) {
   if (!watches()) return;
-  const auto found = node_of_record_.find(&record);
-  played_ = found == node_of_record_.end() ? -1 : found->second;
+  played_ = entry(&record).node;
   if (played_ >= 0 && dy)
     current().nodes[static_cast<std::size_t>(played_)].gradient = input_of(dy);
 }

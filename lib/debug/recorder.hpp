@@ -142,6 +142,13 @@ struct Reason {
   int node;  // of the current step, -1: none
 };
 
+/// The results that count.
+struct Filter {
+  /// name: the line and the layer.
+  enum class Kind : std::uint8_t { all, op, name, dtype } kind = Kind::all;
+  std::regex wanted;
+};
+
 struct Settings {
   Level level = Level::values;
   int every = 1, keep_steps = 1;
@@ -183,6 +190,7 @@ class Recorder : public OwnedObserver {
   double moved(Step& step, const Node& node, int k);
 
   Settings settings;
+  Filter only;
   std::vector<Stop> stops;
   Goal goal;
   bool stop_at_errors = false;
@@ -205,13 +213,13 @@ class Recorder : public OwnedObserver {
   struct Pending {
     const Body* const* inputs;
     const Op* op;
-    int first_input, inputs_count;
     std::int64_t begin;
     std::size_t nodes;  // at the beginning
-    std::vector<Input> list, before;
+    std::vector<Input> list;
   };
+  /// What is known of a body, of the elements of one, or of a record of a tape.
   struct Entry {
-    const Body* body = nullptr;
+    const void* key = nullptr;
     std::uint64_t generation = 0;
     int node = -1, output = 0, outside = -1;
   };
@@ -219,15 +227,17 @@ class Recorder : public OwnedObserver {
   void ends(const GateCall& call);
   void next_step();
   bool watches() const { return !sleeps_ && current_step_ % settings.every == 0; }
-  Entry& entry(const Body* body);
+  Entry& entry(const void* key);
   Input input_of(const Body* body);
   Input source_of(const Body& body);
   std::string new_name(const Variable& variable) const;
   int info_of(const Variable& variable);
   int layer_now();
-  void note_outputs(Node& node, const GateCall& call, std::size_t nodes_before);
+  void note_outputs(const GateCall& call, std::size_t nodes_before);
+  void note_output(Node& node, Output& output, const Body& body, const GateCall& call);
   bool is_view_of_finite(const GateCall& ended, const Body& body, const Node& node) const;
   void keep(Output& output, const Body& body);
+  bool counts(const Node& node, const Output& output) const;
   void make_room(std::int64_t bytes);
   void check_stops(int node);
   bool holds(Stop& stop, int node);
@@ -249,10 +259,9 @@ class Recorder : public OwnedObserver {
   std::uint64_t generation_ = 1;
   std::vector<Pending> pending_;
   std::size_t depth_ = 0;
-  std::unordered_map<const Record*, int> node_of_record_;
   int played_ = -1;  // the node whose gradients are computed
   int backward_ = 0;
-  bool sleeps_ = false;
+  bool sleeps_ = false, is_odd_ = false;  // is_odd_: the last result
   bool read_after_write_ = false, any_learns_ = false;
   std::int64_t bytes_ = 0;
 };

@@ -46,26 +46,41 @@ struct Sums {
   double sum = 0, squares = 0;
   std::int64_t zeros = 0;
 };
+/// Of some of the lanes.
+struct Lanes {
+  Floats low, high, sum, squares;
+  Bits zeros;
+  [[gnu::always_inline]] void add(const float* x) {
+    const Floats each = *reinterpret_cast<const SomeFloats*>(x);
+    low = low < each ? low : each;
+    high = high > each ? high : each;
+    zeros -= each == 0;
+    sum += each;
+    squares += each * each;
+  }
+};
 /// Sums of short blocks are formed in float32, their sum in float64. They are finite only if all
 /// elements are.
 REEL_WIDE void add_floats(const float* x, std::int64_t n, Sums& all) {
-  constexpr std::int64_t block = 128;  // of vectors
-  Floats low = {}, high = {};
-  low += INFINITY;
-  high -= INFINITY;
+  constexpr std::int64_t block = 128;  // of additions to a lane
+  Lanes a = {}, b = {};                // two, which do not wait for each other
+  a.low = b.low = a.low + INFINITY;
+  a.high = b.high = a.high - INFINITY;
   std::int64_t i = 0;
   while (i + lanes <= n) {
-    Floats sum = {}, squares = {};
-    Bits zeros = {};
-    const std::int64_t end = std::min(i + block * lanes, n);
-    for (; i + lanes <= end; i += lanes) {
-      const Floats each = *reinterpret_cast<const SomeFloats*>(x + i);
-      low = low < each ? low : each;
-      high = high > each ? high : each;
-      zeros -= each == 0;
-      sum += each;
-      squares += each * each;
+    a.sum = b.sum = a.squares = b.squares = Floats{};
+    a.zeros = b.zeros = Bits{};
+    const std::int64_t end = std::min(i + block * 2 * lanes, n);
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      a.add(x + i);
+      b.add(x + i + lanes);
     }
+    if (i + lanes <= end) {
+      a.add(x + i);
+      i += lanes;
+    }
+    const Floats sum = a.sum + b.sum, squares = a.squares + b.squares;
+    const Bits zeros = a.zeros + b.zeros;
     for (int k = 0; k < lanes; ++k) {
       all.zeros += zeros[k];
       all.sum += static_cast<double>(sum[k]);
@@ -73,8 +88,8 @@ REEL_WIDE void add_floats(const float* x, std::int64_t n, Sums& all) {
     }
   }
   for (int k = 0; k < lanes && n >= lanes; ++k) {
-    all.low = std::min(all.low, low[k]);
-    all.high = std::max(all.high, high[k]);
+    all.low = std::min({all.low, a.low[k], b.low[k]});
+    all.high = std::max({all.high, a.high[k], b.high[k]});
   }
   for (; i < n; ++i) {
     all.low = std::min(all.low, x[i]);
@@ -84,6 +99,21 @@ REEL_WIDE void add_floats(const float* x, std::int64_t n, Sums& all) {
     all.squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
 }
+/// How many elements are below `low` or above `high`.
+REEL_WIDE std::int64_t count_outside(const float* x, std::int64_t n, float low, float high) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // so that a lane does not overflow
+  std::int64_t count = 0, i = 0;
+  while (i + lanes <= n) {
+    Bits found = {};
+    for (const std::int64_t end = std::min(i + most, n); i + lanes <= end; i += lanes) {
+      const Floats each = *reinterpret_cast<const SomeFloats*>(x + i);
+      found -= static_cast<Bits>((each < low) | (each > high));
+    }
+    for (int k = 0; k < lanes; ++k) count += found[k];
+  }
+  for (; i < n; ++i) count += x[i] < low || x[i] > high;
+  return count;
+}
 /// Whether the sums are those of finite elements, and squares were neither too large nor too small.
 bool are_exact(const Sums& sums) {
   return std::isfinite(sums.sum) && std::isfinite(sums.squares) &&
@@ -92,6 +122,7 @@ bool are_exact(const Sums& sums) {
 template <class T>
 std::int64_t saturated_in(const T* x, std::int64_t n, Bounds bounds) {
   const T low = bounds == Bounds::tanh ? T(-0.99) : T(0.01), high = T(0.99);
+  if constexpr (std::is_same_v<T, float>) return count_outside(x, n, low, high);
   std::int64_t count = 0;
   for (std::int64_t i = 0; i < n; ++i) count += x[i] > high || x[i] < low;
   return count;

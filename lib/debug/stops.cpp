@@ -26,7 +26,7 @@ void Recorder::error(const ErrorEvent& event) {
 
 bool Recorder::may_set() const { return call && !call->is_replayed(); }
 bool Recorder::holds(Stop& stop, int number) try {
-  if (!stop.is_on) return false;
+  if (!stop.is_on || (stop.condition.only_odd() && !is_odd_)) return false;
   Step& step = current();
   const Node& node = step.nodes[static_cast<std::size_t>(number)];
   const Target& target = stop.target;
@@ -46,6 +46,16 @@ bool Recorder::holds(Stop& stop, int number) try {
   return false;
 }
 void Recorder::check_stops(int number) {
+  if (only.kind != Filter::Kind::all) {
+    const Step& step = current();
+    const Node& node = step.nodes[static_cast<std::size_t>(number)];
+    bool some = false;
+    for (int k = 0; k < node.outputs; ++k) {
+      const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
+      some |= !output.absent && counts(node, output);
+    }
+    if (!some) return;
+  }
   for (std::size_t i = 0; i < stops.size(); ++i) {
     if (!holds(stops[i], number)) continue;
     ++stops[i].hits;

@@ -33,9 +33,10 @@ struct DebugOperand {
 };
 /// A node of a graph that is drawn. Its inputs come before it.
 struct DrawnNode {
-  std::string name, label, note, title, group;
+  std::string name, label, note, title, op, site, scope;
   std::vector<int> inputs;
-  int health = 0;  // 0 well, 1 dead, 2 saturated, 3 not finite
+  std::vector<const Body*> values;  // results; their health is added to that of the node
+  int health = 0;                   // 0 well, 1 dead, 2 saturated, 3 not finite
   bool backward = false;
   int count = 1;
 };
@@ -71,6 +72,8 @@ struct DebugHost {
   std::string (*name)(const Variable& variable);
   MemoryStatistics (*memory)();
   std::vector<std::string> (*op_names)();
+  /// This thread is stopped at a prompt, or goes on.
+  void (*stopped)(bool stopped);
   bool (*ask)(const debug::Condition& condition, const DebugEvent& event);
   [[noreturn]] void (*fail)(DebugError kind, Caller caller, std::string_view op,
                             std::string_view argument, std::string_view expected,
@@ -85,13 +88,16 @@ struct DebugPlugin {
   void (*cli)(Caller caller);
   std::string (*listen)(Caller caller);
   OwnedObserver* (*log)(std::string_view path, const debug::LogOptions& options, Caller caller);
-  std::string (*draw)(const std::vector<DrawnNode>& nodes, bool fold);
+  std::string (*draw)(std::vector<DrawnNode> nodes, debug::Fold fold);
   /// What REEL_DEBUG asks for, on a thread that begins to use the library.
   void (*thread_begins)(std::string_view kind, std::string_view argument);
 };
 /// The one function of the plugin. Null and a reason if it does not fit the library.
 using InstallDebugger = const DebugPlugin* (*)(const DebugHost& host, const char** reason);
 inline constexpr const char* install_debugger_name = "reel_install_debugger";
+
+/// The functions of the debugger. Throws Error if it cannot be opened.
+const DebugPlugin& the_plugin(Caller caller, std::string_view function);
 
 /// The hook of a thread's first context: reads REEL_DEBUG.
 void debug_thread() noexcept;

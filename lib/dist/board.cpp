@@ -108,6 +108,18 @@ void Board::touch(int rank, int lane) {
 void Board::leave(int rank, int lane) {
   if (lane < lanes) put(line(rank, lane) + state_at, "ended");
 }
+void Board::stop(int rank, bool stopped) {
+  char* const at = line(rank, 0);
+  if (at[0] != 'r') post(rank, 0, 0, 0, "");
+  touch(rank, 0);
+  put(at + state_at, stopped ? "stops" : "ended");
+}
+bool Board::is_stopped(int rank) const {
+  constexpr std::int64_t alive = 5000;  // milliseconds; its watchdog shows more often that it lives
+  const char* const at = line(rank, 0);
+  return get(at) == 'r' && get(at + state_at) == 's' &&
+         milliseconds() - take(at + time_at, time_width) < alive;
+}
 Post Board::read(int rank, int lane) const {
   if (lane >= lanes) return {};
   const char* const at = line(rank, lane);

@@ -31,6 +31,10 @@ class Board {
   /// Still inside the collective.
   void touch(int rank, int lane);
   void leave(int rank, int lane);
+  /// The rank is stopped in a debugger, or goes on.
+  void stop(int rank, bool stopped);
+  /// Whether it is, and its process lives.
+  bool is_stopped(int rank) const;
   Post read(int rank, int lane) const;
   /// The run has ended well.
   void remove();

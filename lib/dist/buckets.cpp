@@ -288,7 +288,7 @@ void Buckets::work() {
     // The time of a rank that still computes does not count: the others may be as slow.
     if (const double now = seconds_now(); !waits_ || end == 0)
       end = now + world_.state().timeout;
-    else if (now > end)
+    else if (lane_.is_late(name, now, end))
       lane_.fail_late(name, caller_);
     pause();
   }

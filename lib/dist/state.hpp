@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a World has inside, and how a rank waits in a collective.
 #pragma once
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -44,6 +45,8 @@ struct WorldState {
   Lane* device = nullptr;    // of its public collectives
   std::string failure = {};  // why it cannot be used any more
   pid_t process = ::getpid();
+  pthread_t thread = ::pthread_self();
+  char is_stopped = 0;  // in a debugger; atomic
 };
 
 /// What an error says of a collective.
@@ -70,6 +73,9 @@ class Lane {
   /// Throws DistError: the others have not come for so long.
   [[noreturn]] void fail_late(const CallName& name, Caller caller);
   std::size_t running() const { return requests_.size(); }
+  /// Whether the time to wait is over. It begins again when a rank goes on that was stopped in a
+  /// debugger. The first such rank is written to stderr.
+  bool is_late(const CallName& name, double now, double& end);
   /// The buffers of what runs are about to go: the World cannot be used any more.
   void give_up();
   /// Throws DistError in a child of fork(), and in a World that has failed.
@@ -101,6 +107,8 @@ class Lane {
   // For the watchdog, while run() is inside MPI.
   std::int64_t watched_ = 0;  // the call that it saw last
   double deadline_ = 0;
+  double looked_ = 0;      // when it last looked for ranks that are stopped
+  int stopped_rank_ = -1;  // the one that stderr names
   const CallName* inside_ = nullptr;
   Caller caller_ = {};
 };

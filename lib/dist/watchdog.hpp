@@ -8,6 +8,8 @@ struct Watchdog {
   /// Looks at the lane from now on, several times a second; starts the thread.
   static void add(Lane& lane);
   static void remove(Lane& lane);
+  /// Tells other ranks that a debugger stops this thread, or lets it go on.
+  static void stop(bool stopped);
 
  private:
   static void watch();

@@ -214,8 +214,24 @@ bool Lane::test(const CallName& name, Caller caller) {
 template <class F>
 void Lane::wait_for(const CallName& name, Caller caller, const F& ended) {
   Pause pause;
-  for (const double end = seconds_now() + world_.timeout; !ended(); pause())
-    if (seconds_now() > end) fail_late(name, caller);
+  for (double end = seconds_now() + world_.timeout; !ended(); pause())
+    if (is_late(name, seconds_now(), end)) fail_late(name, caller);
+}
+bool Lane::is_late(const CallName& name, double now, double& end) {
+  constexpr double seconds = 0.2;  // between two looks
+  if (now < looked_ + seconds) return now > end;
+  looked_ = now;
+  int stopped = 0;
+  while (stopped < world_.engine.ranks && !world_.board.is_stopped(stopped)) ++stopped;
+  const bool none = stopped == world_.engine.ranks;
+  if (none && std::exchange(stopped_rank_, -1) < 0) return now > end;
+  end = now + world_.timeout;
+  if (none) return false;
+  if (std::exchange(stopped_rank_, stopped) != stopped)
+    std::fprintf(stderr, "rank %d waits in %.*s of step %lld: rank %d is stopped in a debugger\n",
+                 world_.engine.rank, static_cast<int>(name.function.size()), name.function.data(),
+                 static_cast<long long>(world_.step), stopped);
+  return false;
 }
 void Lane::run(const Message& message, const CallName& name, Caller caller) {
   if (!channel_) return;

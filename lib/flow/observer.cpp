@@ -4,6 +4,8 @@
 #include <utility>
 
 namespace reel {
+void (*thread_stops)(bool stopped) = nullptr;
+
 void start_observing(Observer& observer, std::size_t bytes) {
   Context& context = Context::here();
   observer.bytes = bytes;
@@ -48,36 +50,6 @@ ObserverPause::~ObserverPause() {
 }
 
 namespace {
-/// While it lives, effects of an observer do not count as the program's.
-class Aside {
- public:
-  explicit Aside(Context& context)
-      : context_(context),
-        observers_(context.observers),
-        infers_(context.mode & infer_only),
-        marked_reads_(context.marked_reads),
-        no_observers_(context),
-        no_records_(context) {
-    context.mode &= static_cast<std::uint8_t>(~infer_only);
-  }
-  ~Aside() {
-    context_.marked_reads = marked_reads_;
-    if (infers_) context_.mode |= infer_only;
-  }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-  Observer* observers() const { return observers_; }
-
- private:
-  Context& context_;
-  Observer* observers_;
-  bool infers_;
-  std::uint64_t marked_reads_;
-  ObserverPause no_observers_;
-  InterceptorPause no_interceptors_;
-  RecordingPause no_records_;
-};
-
 /// The one observer, if it only looks.
 inline Observer* only_looker(const Context& context) {
   Observer* const only = context.observers;
@@ -106,15 +78,21 @@ void tell(Context& context, const F& f) try {
 }  // namespace
 
 // A profile pays for each instruction of these two.
-void tell_begin(Context& context, const GateCall& call) {
+void tell_begin(Context& context, const GateCall& call) try {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_begin(context, call);
   only->call_begins(call);
+} catch (...) {
+  tell_interceptors("an observer throws");
+  throw;
 }
-void tell_end(Context& context, const GateCall& call) {
+void tell_end(Context& context, const GateCall& call) try {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_end(context, call);
   only->call_ends(call);
+} catch (...) {
+  tell_interceptors("an observer throws");
+  throw;
 }
 void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
   tell(context,

@@ -86,12 +86,15 @@ class Observer {
 
   Observer* next = nullptr;
   std::size_t bytes = 0;  // of the whole object
-  /// Whether it runs no op, reads no element and throws nothing. Then nothing need be paused while
-  /// it handles an event, which takes 30 ns. It must not look at outputs where an op begins.
+  /// Whether it runs ops, and what reads elements by them, only while an Aside lives. Then nothing
+  /// need be paused while it handles an event, which takes 30 ns. It must not look at outputs where
+  /// an op begins.
   bool only_looks = false;
   /// Whether it handles no events of reads, writes, records and complete gradients. If no observer
   /// does, these events are left out.
   bool only_times = false;
+  /// Whether traced functions run eagerly from their next call on.
+  bool refuses_replays = false;
   /// Whether its scope has ended on another thread than its own.
   bool ended_elsewhere() const { return __atomic_load_n(&ended_, __ATOMIC_RELAXED); }
 
@@ -142,9 +145,46 @@ class ObserverPause {
   Observer* observers_;
 };
 
+/// While it lives, ops and reads of an observer do not count as the program's.
+class Aside {
+ public:
+  explicit Aside(Context& context)
+      : context_(context),
+        observers_(context.observers),
+        infers_(context.mode & infer_only),
+        marked_reads_(context.marked_reads),
+        no_observers_(context),
+        no_records_(context) {
+    context.mode &= static_cast<std::uint8_t>(~infer_only);
+  }
+  ~Aside() {
+    context_.marked_reads = marked_reads_;
+    if (infers_) context_.mode |= infer_only;
+  }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  Observer* observers() const { return observers_; }
+
+ private:
+  Context& context_;
+  Observer* observers_;
+  bool infers_;
+  std::uint64_t marked_reads_;
+  ObserverPause no_observers_;
+  InterceptorPause no_interceptors_;
+  RecordingPause no_records_;
+};
+
 /// Whether the one observer of this thread `only_times`. Call it where Mode::observed is set.
 inline bool only_times(const Context& context) {
   return context.observers->only_times && !context.observers->next;
+}
+
+/// Whether an observer of this thread `refuses_replays`.
+inline bool refuses_replays(const Context& context) {
+  const Observer* each = context.mode & observed ? context.observers : nullptr;
+  while (each && !each->refuses_replays) each = each->next;
+  return each;
 }
 
 // Each of these is to be called where Mode::observed is set.
@@ -165,6 +205,8 @@ void tell_end(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_read(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_written(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_host_read(Context& context, const Body& x, HostRead read);
+/// A debugger stops this thread, and lets it go on. Null unless other ranks may wait for it.
+extern void (*thread_stops)(bool stopped);
 /// Where the thread has an observer.
 void tell_error(const std::exception& error, std::string_view op, Caller site) noexcept;
 }  // namespace reel

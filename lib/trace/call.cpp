@@ -423,6 +423,7 @@ const void* TraceCall::replay() try {
     if (!follows_one_tape(context)) return nullptr;
     note_tape(call, context);
   }
+  if (refuses_replays(context)) return nullptr;
   if (!call.book->reads.empty()) add_reads();
   if (__atomic_load_n(&call.book->thread, __ATOMIC_RELAXED) != context.thread &&
       !call.book->shared.load(std::memory_order_relaxed)) [[unlikely]]

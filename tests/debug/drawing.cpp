@@ -90,6 +90,6 @@ TEST_CASE("a graph of a traced function is drawn") {
   const std::string svg = debug::to_svg(graph_of(f, ones({2})));
   CHECK(rectangles(svg).size() == 2);
   CHECK(has(svg, ">tanh</text>"));
-  CHECK(rectangles(debug::to_svg(graph_of(f, ones({2})), true)).size() == 2);
+  CHECK(rectangles(debug::to_svg(graph_of(f, ones({2})), debug::Fold::steps)).size() == 2);
 }
 }  // namespace reel::tests

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sessions with a program that listens: sessions.py BUILD. Clients of its socket that are polite, send garbage, stop
 reading, or go away; and three sessions of reel-debug in tmux, where both are installed."""
+import ctypes
 import json
 import os
 import pathlib
@@ -51,6 +52,52 @@ def processor_time(process):
     return int(fields[11]) + int(fields[12])
 
 
+NOBODY = 65534
+MAY_OPEN_ALL = 1 << 1  # CAP_DAC_OVERRIDE
+
+
+def as_another_user(path, rights):
+    """What a client with another uid gets: a line, or the name of an error. With `rights`, the modes of the folder and of
+    the socket do not hold it back, so only the program can."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None)
+        libc.prctl(8, 1, 0, 0, 0)  # PR_SET_KEEPCAPS
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        libc.capset(header, (ctypes.c_uint32 * 6)(rights, rights, 0, 0, 0, 0))
+        try:
+            client = socket.socket(socket.AF_UNIX)
+            client.settimeout(30)
+            client.connect(path)
+            client.sendall(b"text info\n")
+            answer = client.makefile("rb").read()
+        except OSError as error:
+            answer = type(error).__name__.encode()
+        os.write(writer, answer)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        answer = file.read().decode()
+    os.waitpid(child, 0)
+    return answer
+
+
+def another_user(path):
+    """Root makes a client of another user."""
+    if os.geteuid() != 0:
+        print("not root: a client of another user is not tested")
+        return
+    require(as_another_user(path, 0) == "PermissionError", "a socket that another user cannot open")
+    got = as_another_user(path, MAY_OPEN_ALL)
+    if got == "PermissionError":
+        print("no right to open all files: what the program says to another user is not tested")
+        return
+    require(got.partition("\n")[2] == "expected the user of the program, got another one\n", f"a refusal, not {got!r}")
+
+
 def sockets(program, folder):
     """Clients of the socket of a program that runs without an end."""
     process = subprocess.Popen([program, "endless"], env=dict(os.environ, REEL_DEBUG="listen", XDG_RUNTIME_DIR=folder))
@@ -58,6 +105,7 @@ def sockets(program, folder):
         path = f"{folder}/reel-debug.{process.pid}"
         require(wait_for(lambda: os.path.exists(path)), "a socket")
         require(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "a socket of mode 0600")
+        another_user(path)
         client = Client(path)
         require("running" in client.ask("text info"), "a program that runs")
         require(json.loads(client.ask("json frobnicate")) ==

@@ -73,6 +73,24 @@ def run(mpirun, ranks, *arguments, timeout=120, one=False, **env):
     return status, out, err, time.monotonic() - start
 
 
+def debugger(mpi, mpirun):
+    """A rank is at a prompt for three times the deadline."""
+    launcher = [mpirun, "-n", "2", str(PROGRAM), "prompt"]
+    env = {**ENV, "TEST_TIMEOUT": "2", "REEL_DEBUG_LIBRARY": f"{BUILD}/lib/debug/libreel_debug.so"}
+    process = subprocess.Popen(launcher, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, start_new_session=True)
+    time.sleep(6)
+    lived = process.poll() is None
+    try:
+        out, err = process.communicate("info\ncont\n", timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+    check(f"{mpi}: ranks wait for one that is stopped at a prompt", lived and process.returncode == 0, f"{out}\n{err}")
+    check(f"{mpi}: they say which one it is",
+          err.count("rank 1 waits in all_reduce of step 0: rank 0 is stopped in a debugger") == 1, err)
+
+
 def numbers(text):
     return [float.fromhex(line) for line in text.split()]
 
@@ -154,7 +172,7 @@ def main():
             counts["skipped"] += 1
             continue
         found.append(mpirun)
-        for part in (values, faults, resume):
+        for part in (values, faults, debugger, resume):
             start = time.monotonic()
             part(mpi, mpirun)
             print(f"{mpi}: {part.__name__}: {time.monotonic() - start:.0f} s", flush=True)

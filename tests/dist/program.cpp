@@ -193,6 +193,11 @@ int main(int count, char** arguments) {
       optim::SGD sgd({w}, {.learning_rate = 1});
       dist::DataParallel replicas(world, sgd);
     }
+    if (mode == "prompt") {
+      if (world.rank() == 0) debug::cli();
+      std::printf("%g\n", dist::all_reduce(ones({1}), world).item<double>());
+      learn(world, "fast", "");
+    }
     if (mode == "engine") std::printf("%s\n", std::string(world.engine()).c_str());
   };
   try {
