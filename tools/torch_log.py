@@ -75,6 +75,8 @@ def TorchLog(path):
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             results = function(*arguments, **(keywords or {}))
             name = function.overloadpacket.__name__
+            if name == "detach":  # the same tensor, which PyTorch keeps for a gradient
+                return results
             for result in results if isinstance(results, (tuple, list)) else [results]:
                 if isinstance(result, torch.Tensor) and result.layout == torch.strided:
                     self.number += 1

@@ -3,6 +3,7 @@
 """The line that tools/torch_log.py writes for an array is the one that debug::Log writes for the tensor."""
 import pathlib
 import sys
+import tempfile
 
 try:
     import numpy
@@ -20,3 +21,25 @@ if found != expected:
 test = (pathlib.Path(__file__).parent / "log.cpp").read_text()
 if expected.split("\t")[-1] not in test:
     sys.exit("tests/debug/log.cpp expects another hash")
+
+try:
+    import torch
+except ImportError:
+    print("there is no PyTorch: a log of a model is not checked")
+    sys.exit(0)
+weight, bias = torch.ones(2, 3, requires_grad=True), torch.zeros(3, requires_grad=True)
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / "torch.log"
+    with torch_log.TorchLog(path) as log:
+        for _ in range(2):
+            loss = torch.tanh(torch.addmm(bias, torch.ones(4, 2), weight)).sum()
+            loss.backward()
+            log.next_step()
+    title, columns, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+if title != [torch_log.TITLE] or columns != torch_log.COLUMNS or any(len(row) != len(columns) for row in rows):
+    sys.exit(f"expected a log, got {title}, {columns}, {rows}")
+for op, shape, low in (("matmul_add", "4,3", 2), ("tanh", "4,3", 0.9640276), ("gradient of tanh", "4,3", 0.0706508),
+                       ("matmul", "2,3", 0.2826033)):
+    found = [row for row in rows if row[2] == op and row[5] == shape and abs(float(row[6]) - low) < 1e-6]
+    if [row[0] for row in found][:1] != ["0"] or found[0][3].partition(":")[0] != "torch_log.py":
+        sys.exit(f"expected {op} of shape {shape} in step 0 with a line of this file, got {rows}")
