@@ -76,6 +76,10 @@ void Interpreter::print(Words& words, Answer& answer) {
   } else {
     if (text.empty()) text = fmt::format("#{}", node_of("") + 1);
     if (text[0] >= '0' && text[0] <= '9') text = "#" + text;
+    if (const std::string word = text.substr(0, text.find('['));
+        std::any_of(step.nodes.begin(), step.nodes.end(),
+                    [&](const Node& each) { return name_of(each) == word; }))
+      text.replace(0, word.size(), fmt::format("#{}", parse_node(word, step) + 1));
     Moment moment(recorder_, step, node_of(""));
     const Value value = Expression(text).evaluate(moment);
     if (!value.is_tensor()) {

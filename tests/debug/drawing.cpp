@@ -92,4 +92,73 @@ TEST_CASE("a graph of a traced function is drawn") {
   CHECK(has(svg, ">tanh</text>"));
   CHECK(rectangles(debug::to_svg(graph_of(f, ones({2})), debug::Fold::steps)).size() == 2);
 }
+
+TEST_CASE("the ops that a tape has recorded are drawn: layers and time steps folded, with health") {
+  struct Net {
+    nn::Linear embed{2, 3};
+    nn::RNNCell cell{3, 3};
+    REEL_FIELDS(embed, cell)
+  } const net;
+  const std::vector<Variable> variables = parameters(net);
+  const Tensor x = random::normal({4, 2, 2});
+  GradientTape tape({.persistent = true});
+  Tensor h = zeros({2, 3});
+  for (int t = 0; t < 4; ++t) h = net.cell(net.embed(x(t)), h);
+  const Tensor dead = relu(h - 10) * 2.0f;
+  const Tensor broken = exp(sqrt(dead - 1) * h);
+  const Tensor loss = sum(broken);
+  const auto count = [](const std::string& svg, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = svg.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  const std::string every = debug::to_svg(tape, variables);
+  CHECK(rectangles(every).size() == tape.ops().size());
+  CHECK(!any_overlap(rectangles(every)));
+  CHECK(has(every, "embed.weight"));
+  CHECK(count(every, "fill=\"#e45756\"") >= 2);  // sqrt and exp make NaN
+  CHECK(count(every, "fill=\"#d9d9d9\"") >= 1);  // relu gives 0
+  const std::string steps = debug::to_svg(tape, variables, debug::Fold::steps);
+  CHECK(rectangles(steps).size() < tape.ops().size());
+  CHECK(has(steps, " x 4</text>"));
+  const std::string layers = debug::to_svg(tape, variables, debug::Fold::scopes);
+  CHECK(rectangles(layers).size() < rectangles(steps).size());
+  CHECK(has(layers, ">embed x 4</text>"));
+  CHECK(has(layers, ">cell x 4</text>"));
+  CHECK(!any_overlap(rectangles(layers)));
+  CHECK(rectangles(debug::to_svg(tape)).size() == tape.ops().size());
+  CHECK(tape.gradient(loss, net.cell.bias).size() == 3);  // the tape can be used afterwards
+
+  GradientTape spent;
+  spent.gradient(sum(net.embed(x(0))), net.embed.weight);
+  CHECK_THROWS_AS(debug::to_svg(spent), TapeError);
+}
+
+TEST_CASE("a step and a graph with one box for each layer") {
+  nn::Linear first(2, 4, Activation::relu), second(4, 1);
+  struct Net {
+    nn::Linear& first;
+    nn::Linear& second;
+    REEL_FIELDS(first, second)
+  } const net{first, second};
+  const auto run = [&](const Tensor& x) { return second(first(x)); };
+  parameters(net);
+  {
+    const debug::Watch watch({.stop = "", .values = true});
+    for (int i = 0; i < 3; ++i) {
+      GradientTape tape;
+      const Tensor loss = sum(run(ones({3, 2})));
+      tape.gradient(loss, first.weight);
+    }
+    const std::string svg = watch.answer("draw scopes");
+    CHECK(has(svg, ">first x 3</text>"));
+    CHECK(has(svg, ">second x 3</text>"));
+  }
+  auto f = trace([&](Tensor x) {
+    const NameScope encoder("encoder");
+    return tanh(x * 2) + sigmoid(x);
+  });
+  f(ones({2}));
+  CHECK(rectangles(debug::to_svg(graph_of(f, ones({2})), debug::Fold::scopes)).size() == 1);
+}
 }  // namespace reel::tests

@@ -45,7 +45,7 @@ TEST_CASE("REEL_DEBUG=cli opens a prompt, without a change of the program") {
   CHECK(has(text, "stopped: the program begins"));
   CHECK(has(text, "stopped: stop 1: mean"));
   CHECK(has(text, "stopped: until has_nan"));
-  CHECK(has(text, "log at program.cpp:19, call 1 at this line in step 3"));
+  CHECK(has(text, "log at program.cpp:21, call 1 at this line in step 3"));
   CHECK(has(text, "expected #N = EXPRESSION"));
   CHECK(has(text, "the program has ended"));
 }
@@ -53,18 +53,18 @@ TEST_CASE("REEL_DEBUG=cli opens a prompt, without a change of the program") {
 TEST_CASE("step, back, run and breaks at a prompt") {
   const std::string text = run("cli",
                                "step\nstep 3\nback\nback 2\nstep\nback 9\nrun to tanh\nrun\n"
-                               "break program.cpp:20\ncont\nrun 2\nrun sideways\nrun off\n");
+                               "break program.cpp:22\ncont\nrun 2\nrun sideways\nrun off\n");
   INFO(text);
   CHECK(has(text, "(reel) #3 "));
   CHECK(has(text, "stopped: step 1"));
-  CHECK(has(text, "stopped: stop 1: program.cpp:20"));
+  CHECK(has(text, "stopped: stop 1: program.cpp:22"));
   CHECK(has(text, "expected a whole number from 1 on, got \"sideways\""));
   CHECK(has(text, "status 0"));
 }
 
 TEST_CASE("REEL_DEBUG=stop throws where the condition holds") {
   const std::string text = run("stop:has_nan");
-  CHECK(has(text, "error: program.cpp:19: log: result: expected no NaN, got nan at [0, 0]"));
+  CHECK(has(text, "error: program.cpp:21: log: result: expected no NaN, got nan at [0, 0]"));
   CHECK(has(text, "of step 3, call 1 of log at this line"));
   CHECK(has(text, "status 1"));
   CHECK(has(run("stop:norm(y"), "expected \",\" or \")\""));

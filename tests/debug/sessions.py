@@ -145,6 +145,27 @@ def sockets(program, folder):
         process.wait()
 
 
+def attach_and_leave(program, folder, times=100, steps=60000):
+    """Clients that come, stop the program, look and leave do not change a bit of its weights."""
+    alone = subprocess.run([program, str(steps)], capture_output=True, text=True, check=True).stdout
+    process = subprocess.Popen([program, str(steps)], env=dict(os.environ, REEL_DEBUG="listen", XDG_RUNTIME_DIR=folder),
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        path = f"{folder}/reel-debug.{process.pid}"
+        require(wait_for(lambda: os.path.exists(path)), "a socket")
+        for time_ in range(times):
+            client = Client(path)
+            client.ask("text stop")
+            require(wait_for(lambda: "stopped: " in client.ask("text info")), f"a program that has stopped, time {time_}")
+            require("dense" in client.ask("text tensors"), "a table of results")
+            client.close()
+        require(process.poll() is None, f"a program that runs until {times} clients have come")
+        require(process.communicate(timeout=120)[0] == alone, "the weights of a run that nobody looks at")
+    finally:
+        process.kill()
+        process.wait()
+
+
 def screens(build, program):
     """Three sessions of the full screen."""
     debugger = build / "lib/debug/reel-debug"
@@ -166,7 +187,7 @@ def screens(build, program):
 
     sessions = [
         [(["run until has_nan", "Enter"], "stopped: until has_nan"), (["tensors", "Enter"], "matmul_add"),
-         (["/log", "Enter"], "log"), (["op log", "Enter"], "at program.cpp:19, call 1 at this line in step")],
+         (["/log", "Enter"], "log"), (["op log", "Enter"], "at program.cpp:21, call 1 at this line in step")],
         [(["F10"], "stopped: step"), (["F10"], "2 results"), (["break tanh if norm > 100", "Enter"], "stop 1"),
          (["br", "Tab", "Enter"], "hits"), (["frobnicate", "Enter"], "expected a command")],
         [(["run 2", "Enter"], "step 2"), (["gradients", "Enter"], "no complete gradients yet"), (["back", "Enter"], "expected a result"),
@@ -194,6 +215,7 @@ def main(build):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o700)
         sockets(program, folder)
+        attach_and_leave(program, folder)
     screens(build, program)
     alone = subprocess.run([str(build / "lib/debug/reel-debug"), program], stdin=subprocess.DEVNULL, capture_output=True,
                            text=True) if (build / "lib/debug/reel-debug").exists() else None

@@ -94,7 +94,7 @@ TEST_CASE("ranks wait for one that is stopped at a prompt, and say which") {
     const std::string text = caught.text();
     INFO(text);
     CHECK(has(text, in_backward
-                        ? "rank 1 waits in DataParallel of step 1: rank 0 is stopped in a debugger"
+                        ? "rank 1 waits in DataParallel of step 0: rank 0 is stopped in a debugger"
                         : "rank 1 waits in barrier of step 0: rank 0 is stopped in a debugger"));
     CHECK(text.find("waits in") == text.rfind("waits in"));
   }

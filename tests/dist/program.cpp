@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <reel/debug.hpp>
 #include <reel/dist.hpp>
 #include <reel/reel.hpp>
 
