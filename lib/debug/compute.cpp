@@ -108,6 +108,13 @@ Ref Again::of(int node, int output) {
 void Again::compute(int number) {
   const Node& node = step_.nodes[static_cast<std::size_t>(number)];
   if (node.inner) mistake("an op of the library", name_of(node) + ", which runs other ops inside");
+  // A null body of a replay may be a value in a block.
+  bool some = !node.replayed || node.outputs == 0;
+  for (int k = 0; k < node.outputs; ++k)
+    some |= !step_.outputs[static_cast<std::size_t>(node.first_output + k)].absent;
+  for (int k = 0; k < node.inputs && node.replayed; ++k)
+    some &= !step_.inputs[static_cast<std::size_t>(node.first_input + k)].absent();
+  if (!some) not_kept(step_);
   std::vector<Ref> held;
   std::vector<const Body*> inputs;
   for (int k = 0; k < node.inputs; ++k) {

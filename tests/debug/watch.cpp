@@ -218,15 +218,15 @@ TEST_CASE("each thread has its own watch") {
 }
 
 TEST_CASE("only keeps values of results that match, and eager runs traced functions") {
-  auto f = trace([](Tensor x) { return exp(tanh(x) * 2.0f + 1.0f); });
+  auto f = trace([](Tensor x) { return square(x * 2.0f + 1.0f) - x; });
   const Tensor x = ones({300});
   for (int i = 0; i < 4; ++i) f(x);
   const debug::Watch watch({.stop = "", .values = true});
   f(x);
-  CHECK(has(watch.answer("print tanh"), "a value in a block of a replay does not exist alone"));
+  CHECK(has(watch.answer("print add"), "a value in a block of a replay does not exist alone"));
   CHECK(has(watch.answer("eager"), "run eagerly from their next call on"));
   f(x);
-  CHECK(has(watch.answer("print tanh"), "float32 (300,)"));
+  CHECK(has(watch.answer("print add"), "float32 (300,)"));
   CHECK(has(watch.answer("eager off"), "are replayed again"));
   CHECK(has(watch.answer("eager on"), "expected eager, or eager off"));
   CHECK(has(watch.answer("only op ^sin$"), "results whose op matches ^sin$"));
