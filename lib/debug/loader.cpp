@@ -141,10 +141,7 @@ constexpr DebugHost host = {
     .name = [](const Variable& variable) { return std::string(variable.name()); },
     .memory = memory_statistics,
     .op_names = op_names,
-    .stopped =
-        [](bool stopped) {
-          if (const auto tell = __atomic_load_n(&thread_stops, __ATOMIC_ACQUIRE)) tell(stopped);
-        },
+    .stopped = tell_stopped,
     .ask = ask,
     .fail = fail_as,
 };

@@ -24,7 +24,7 @@ void Watchdog::add(Lane& lane) {
   if (first) lanes = new std::vector<Lane*>;
   lanes->push_back(&lane);
   if (!first) return;
-  __atomic_store_n(&thread_stops, &Watchdog::stop, __ATOMIC_RELEASE);
+  listen_to_stops(stop);
   std::thread(watch).detach();
 }
 void Watchdog::remove(Lane& lane) {

@@ -4,7 +4,15 @@
 #include <utility>
 
 namespace reel {
-void (*thread_stops)(bool stopped) = nullptr;
+namespace {
+void (*stop_listener)(bool stopped) = nullptr;  // atomic
+}
+void tell_stopped(bool stopped) {
+  if (const auto tell = __atomic_load_n(&stop_listener, __ATOMIC_ACQUIRE)) tell(stopped);
+}
+void listen_to_stops(void (*f)(bool stopped)) {
+  __atomic_store_n(&stop_listener, f, __ATOMIC_RELEASE);
+}
 
 void start_observing(Observer& observer, std::size_t bytes) {
   Context& context = Context::here();

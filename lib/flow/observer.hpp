@@ -205,8 +205,10 @@ void tell_end(Context& context, const GateCall& call);
 [[gnu::cold]] void tell_read(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_written(Context& context, const Variable& variable);
 [[gnu::cold]] void tell_host_read(Context& context, const Body& x, HostRead read);
-/// A debugger stops this thread, and lets it go on. Null unless other ranks may wait for it.
-extern void (*thread_stops)(bool stopped);
+/// A debugger stops this thread, or lets it go on.
+void tell_stopped(bool stopped);
+/// What is called then, if other ranks may wait for this one.
+void listen_to_stops(void (*f)(bool stopped));
 /// Where the thread has an observer.
 void tell_error(const std::exception& error, std::string_view op, Caller site) noexcept;
 }  // namespace reel
