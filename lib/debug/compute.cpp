@@ -187,7 +187,17 @@ int Again::change(int node, int output, Ref value) {
   return count;
 }
 
-Ref Recorder::value(Step& step, int node, int output) { return Again(step).of(node, output); }
+Ref Recorder::value(Step& step, int node, int output) {
+  const Node& its = step.nodes[static_cast<std::size_t>(node)];
+  if (output >= 0 && output < its.outputs) {
+    const Output& found = step.outputs[static_cast<std::size_t>(its.first_output + output)];
+    const std::int64_t bytes = found.absent ? 0 : elements_of(found.shape) * size_of(found.dtype);
+    if (!found.value && bytes > std::max<std::int64_t>(settings.bytes, 1 << 20))
+      mistake("a value that fits into `config bytes`, " + bytes_text(settings.bytes),
+              "one of " + bytes_text(bytes));
+  }
+  return Again(step).of(node, output);
+}
 Ref Recorder::value(Step& step, const Input& input) {
   if (input.absent()) mistake("a tensor", "an input that is not there");
   return Again(step).of(input);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace reel::debugger {
 namespace {
@@ -186,10 +187,28 @@ Statistics slow_statistics(const Body& body) {
   found.norm = std::sqrt(squares);
   return found;
 }
+/// Leaves out what a view repeats along axes of stride 0. Returns how often the rest is there.
+std::int64_t leave_out_repeats(Body& view) {
+  std::int64_t times = 1, stride = 1;
+  auto* const lengths = const_cast<std::int64_t*>(view.shape.data());  // `view` is a copy
+  bool in_order = true;
+  for (std::size_t axis = view.shape.rank(); axis-- > 0;) {
+    if (view.strides[axis] == 0) times *= std::exchange(lengths[axis], 1);
+    in_order &= lengths[axis] == 1 || view.strides[axis] == stride;
+    stride *= lengths[axis];
+  }
+  view.elements /= times;
+  view.contiguous = in_order;
+  return times;
+}
 }  // namespace
 
 Odd odd_of(const Body& body) {
   if (!is_floating(body.dtype) || body.elements == 0) return {};
+  if (!body.contiguous) {
+    Body part = body;
+    if (leave_out_repeats(part) > 1) return odd_of(part);
+  }
   bool finite = true;
   const bool known =
       each_row(body, [&](const float* x, std::int64_t n) { finite = finite && all_finite(x, n); });
@@ -210,6 +229,17 @@ Bounds bounds_of(std::string_view op) {
 }
 
 Statistics statistics_of(const Body& body, Bounds bounds) {
+  if (!body.contiguous && body.elements > 0) {
+    Body part = body;
+    if (const std::int64_t times = leave_out_repeats(part); times > 1) {
+      Statistics found = statistics_of(part, bounds);
+      found.elements *= times;
+      found.nans *= times;
+      found.infinities *= times;
+      found.norm *= std::sqrt(static_cast<double>(times));
+      return found;
+    }
+  }
   Sums sums;
   const bool known =
       each_row(body, [&](const float* x, std::int64_t n) { add_floats(x, n, sums); });
