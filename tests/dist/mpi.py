@@ -54,8 +54,11 @@ def run(mpirun, ranks, *arguments, timeout=120, one=False, **env):
     """(exit status, stdout, stderr, seconds); what does not end is killed and has status None: with `one`, a rank, which
     ends the others."""
     start = time.monotonic()
-    launcher = [mpirun, "-n", str(ranks)] if mpirun else []
-    process = subprocess.Popen([*launcher, str(PROGRAM), *map(str, arguments)], env={**ENV, **env}, text=True,
+    # Ranks write to files: on busy cores, MPICH's launcher may end without what ranks have written.
+    launcher = [mpirun, "-n", str(ranks), "sh", "-c", 'exec "$0" "$@" >>"$TEST_OUT" 2>>"$TEST_ERR"'] if mpirun else []
+    files = [tempfile.NamedTemporaryFile("r") for _ in range(2)]
+    places = dict(zip(("TEST_OUT", "TEST_ERR"), (file.name for file in files)))
+    process = subprocess.Popen([*launcher, str(PROGRAM), *map(str, arguments)], env={**ENV, **places, **env}, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     try:
         out, err = process.communicate(timeout=timeout)
@@ -70,7 +73,7 @@ def run(mpirun, ranks, *arguments, timeout=120, one=False, **env):
             process.kill()
             out, err = process.communicate()
         status = None
-    return status, out, err, time.monotonic() - start
+    return status, files[0].read() + out, files[1].read() + err, time.monotonic() - start
 
 
 def debugger(mpi, mpirun):
