@@ -9,8 +9,9 @@ import sys
 import tempfile
 
 STRIPPED_LIMIT = 8_000_000
-# Weak symbols that an instruction set may define: those of its own namespace, and of xsimd, whose types name the set.
-NOT_OURS_TO_EXPORT = re.compile(r"\b(reel::|std::|__gnu_cxx::|fmt::|non-virtual thunk)")
+# What the library exports, by mangled names: members of namespace reel, and what belongs to its classes. Unique objects
+# of the standard library ("u") are shared by all libraries of a process.
+OURS = re.compile(r"_Z(T[VIS]|Thn\w+?_|GVZ?|Z)?(N[KRO]*)?4reel")
 
 
 # A fork locks the mutexes of these files. Statics that are initialized when the library is loaded are always complete.
@@ -75,7 +76,8 @@ def main(build):
     if size > STRIPPED_LIMIT:
         problems.append(f"libreel.so has {size} bytes stripped, at most {STRIPPED_LIMIT}")
     exported = [s for _, s in symbols("-D", "--defined-only", str(library))]
-    strangers = [s for s in exported if not NOT_OURS_TO_EXPORT.search(s)]
+    mangled = output("nm", "-D", "--defined-only", str(library)).splitlines()
+    strangers = [line for line in mangled if line.split()[1] != "u" and not OURS.match(line.split()[2])]
     internal = [s for s in exported if "reel::kernels::" in s]
     problems += [f"libreel.so exports {s}" for s in strangers + internal]
     for plugin in build.glob("cuda/libreel_cuda*.so"):
