@@ -103,10 +103,11 @@ def start(command, folder, *arguments, **env):
 
 
 def values(name, mpirun, agent):
+    if name == "mpich":  # 4.0.2 of Debian over UCX's tcp: some runs do not return from MPI_Finalize()
+        return
     alone = {sum_: mpi.run("", 1, "learn", sum_)[1] for sum_ in ("fast", "tree")}
     one = numbers(alone["fast"])
-    # MPICH 4.0.2 of Debian over UCX's tcp: some runs of 3 and 4 hosts do not return from MPI_Finalize().
-    for ranks in (2, 3, 4) if name == "openmpi" else (2,):
+    for ranks in (2, 3, 4):
         for sum_ in ("fast", "tree"):
             with tempfile.TemporaryDirectory() as folder:
                 process = start(launcher(name, mpirun, agent, ranks), folder, "learn", sum_)
