@@ -63,6 +63,11 @@ inline Observer* only_looker(const Context& context) {
   Observer* const only = context.observers;
   return only->only_looks && !only->next ? only : nullptr;
 }
+/// For a handler of what an observer throws.
+[[noreturn, gnu::cold]] void rethrow_told() {
+  tell_interceptors("an observer throws");
+  throw;
+}
 template <class F>
 void tell(Context& context, const F& f) try {
   if (Observer* const only = only_looker(context)) {
@@ -73,8 +78,7 @@ void tell(Context& context, const F& f) try {
   for (Observer* each = aside.observers(); each; each = each->next)
     if (!each->ended_elsewhere()) f(*each);
 } catch (...) {
-  tell_interceptors("an observer throws");
-  throw;
+  rethrow_told();
 }
 [[gnu::noinline]] void tell_all_begin(Context& context, GateCall call) {
   call.output_count = 0;
@@ -86,21 +90,23 @@ void tell(Context& context, const F& f) try {
 }  // namespace
 
 // A profile pays for each instruction of these two.
-void tell_begin(Context& context, const GateCall& call) try {
+void tell_begin(Context& context, const GateCall& call) {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_begin(context, call);
-  only->call_begins(call);
-} catch (...) {
-  tell_interceptors("an observer throws");
-  throw;
+  try {
+    only->call_begins(call);
+  } catch (...) {
+    rethrow_told();
+  }
 }
-void tell_end(Context& context, const GateCall& call) try {
+void tell_end(Context& context, const GateCall& call) {
   Observer* const only = only_looker(context);
   if (!only || only->ended_elsewhere()) return tell_all_end(context, call);
-  only->call_ends(call);
-} catch (...) {
-  tell_interceptors("an observer throws");
-  throw;
+  try {
+    only->call_ends(call);
+  } catch (...) {
+    rethrow_told();
+  }
 }
 void tell_kernel(Context& context, const DeviceCall& call, bool begins) {
   tell(context,

@@ -317,32 +317,24 @@ std::uint64_t Reel::open_tape(bool watch_variables) {
 }
 
 /// Releases what only this tape needed.
-void Reel::release(std::uint64_t bit, std::uint32_t begin, std::uint32_t end) {
-  for (std::uint32_t i = begin; i < end && i < size_; ++i) {
-    Record& record = at(i);
-    record.tapes &= ~bit;
-    record.watchers &= ~bit;
-    if (!record.tapes) release_saved(record);
-  }
+void Reel::release(std::uint64_t bit) {
+  for (std::uint32_t i = start_of(bit); i < size_; ++i) release(at(i), bit);
 }
 
 void Reel::close_tape(std::uint64_t bit) {
-  release(bit, start_of(bit), no_record);
+  release(bit);
   alive &= ~bit;
   open &= ~bit;
   watching_variables &= ~bit;
+  forget_leaves();
+  if (!alive) return clear();
   std::erase_if(steps_, [=](const StepBegin& step) { return step.tape == bit; });
-  if (!alive) {
-    forget_leaves();
-    return clear();
-  }
   if (!playing) truncate();
   drop_unneeded();
 }
 
 /// Drops the leaves that no tape needs, and the records before the first one of every tape.
 void Reel::drop_unneeded() {
-  forget_leaves();
   std::erase_if(leaves_, [&](const Leaf& leaf) {
     return leaf.record >= size_ || !(at(leaf.record).tapes | at(leaf.record).watchers);
   });

@@ -278,7 +278,12 @@ class Reel {
   Record& at(std::uint32_t i) const { return chunks_[i / chunk_records][i % chunk_records]; }
   void next_chunk();
   void clear();
-  void release(std::uint64_t bit, std::uint32_t begin, std::uint32_t end);
+  void release(std::uint64_t bit);
+  static void release(Record& record, std::uint64_t bit) {
+    record.tapes &= ~bit;
+    record.watchers &= ~bit;
+    if (!record.tapes) release_saved(record);
+  }
   void drop_unneeded();
   void renew_leaves(std::uint64_t bit);
   void truncate();

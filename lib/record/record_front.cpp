@@ -133,12 +133,14 @@ void Reel::begin_step(std::uint64_t bit, std::size_t steps) {
       kept.push_back(leaf.record);
   // Tapes that end with the options of a record move no records.
   const std::uint64_t playing_before = std::exchange(playing, playing | bit);
-  release(bit, oldest.is_cut ? oldest.record : start_of(bit), cut.record);
+  for (std::uint32_t i = oldest.is_cut ? oldest.record : start_of(bit); i < cut.record; ++i)
+    release(at(i), bit);
   playing = playing_before;
   for (const std::uint32_t leaf : kept) at(leaf).watchers |= bit;
   starts_[std::countr_zero(bit)] = kept.empty() ? cut.record : kept.front();
   const auto old = steps_.begin() + static_cast<std::ptrdiff_t>(first);
   steps_.erase(std::remove_if(steps_.begin(), old, own), old);
+  forget_leaves();
   drop_unneeded();
 }
 }  // namespace reel
