@@ -221,7 +221,8 @@ def threads():
 def dist():
     """Ranks under mpirun of Open MPI and of MPICH, on one host and on several: values, faults, checkpoints."""
     need("dist")
-    if build("check", targets=["tests/dist_program", "lib/dist/libreel_mpi_openmpi.so", "lib/dist/libreel_mpi_mpich.so"]):
+    if build("check", targets=["tests/dist_program", "lib/debug/libreel_debug.so", "lib/dist/libreel_mpi_openmpi.so",
+                               "lib/dist/libreel_mpi_mpich.so"]):
         command("ranks under mpirun", sys.executable, "tests/dist/mpi.py", "build/check")
         command("ranks on several hosts", sys.executable, "tests/dist/hosts.py", "build/check")
 
