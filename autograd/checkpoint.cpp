@@ -50,7 +50,6 @@ struct FirstRun {
 struct CheckpointOptions {
   std::shared_ptr<const FirstRun> run;
   void fields(auto&&) {}
-  friend bool operator==(const CheckpointOptions&, const CheckpointOptions&) { return false; }
 };
 
 int& writes_of(std::vector<Writes>& list, const Variable& variable) {

@@ -16,7 +16,6 @@ namespace {
 struct CustomOptions {
   detail::Function<Tensors(const Tensors&)> gradient;
   void fields(auto&&) {}
-  friend bool operator==(const CustomOptions&, const CustomOptions&) { return false; }
 };
 
 void custom_rule(GradientCall& call) {

@@ -104,7 +104,6 @@ struct LoopRecord {
 struct LoopHeld {
   std::shared_ptr<LoopRecord> record;
   void fields(auto&&) {}
-  friend bool operator==(const LoopHeld&, const LoopHeld&) { return false; }
 };
 
 class LoopGradient {

@@ -23,7 +23,6 @@ using List = std::vector<Tensor>;
 struct JoinHeld {
   std::shared_ptr<const List> gradients;
   void fields(auto&&) {}
-  friend bool operator==(const JoinHeld&, const JoinHeld&) { return false; }
 };
 void join_rule(GradientCall& call) {
   const List& gradients = *call.option<JoinHeld>().gradients;
@@ -71,7 +70,6 @@ namespace {
 struct CallHeld {
   detail::TapedGradient gradient;
   void fields(auto&&) {}
-  friend bool operator==(const CallHeld&, const CallHeld&) { return false; }
 };
 /// The gradient function takes the gradients of the floating results.
 void call_rule(GradientCall& call) {

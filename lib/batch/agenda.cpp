@@ -24,7 +24,8 @@ bool is_of(const Queue& queue, const Op& op, std::span<const Operand> operands, 
   for (std::size_t i = 0; i < operands.size(); ++i)
     if (!fits(queue.kinds[i], operands[i], cells[i])) return false;
   const OptionsView known = queue.options.view();
-  return known.type == options.type && (!known.type || known.type->equal(known.data, options.data));
+  return known.type == options.type &&
+         (!known.type || equal_options(*known.type, known.data, options.data));
 }
 Shape with_row(const Shape& shape) {
   SmallVector<std::int64_t, Shape::max_rank> lengths;

@@ -60,7 +60,7 @@ KeptOptions::~KeptOptions() {
   ::operator delete(data_);
 }
 bool operator==(const KeptOptions& a, const KeptOptions& b) {
-  return a.type_ == b.type_ && (!a.type_ || a.type_->equal(a.data_, b.data_));
+  return a.type_ == b.type_ && (!a.type_ || equal_options(*a.type_, a.data_, b.data_));
 }
 std::string element_text(const Body& x, std::int64_t i) {
   return with_element(x.dtype, [&]<class T>(Type<T>) -> std::string {

@@ -245,9 +245,7 @@ class Deriver {
     const OptionsType* const type = a.view().type;
     if (type != b.view().type) return false;
     KeptOptions other = b;
-    std::vector<std::int64_t*> x, y;
-    type->numbers(made.data(), x);
-    type->numbers(other.data(), y);
+    const auto x = numbers_of(*type, made.data()), y = numbers_of(*type, other.data());
     if (x.size() != y.size()) return false;
     std::vector<std::int64_t> numbers(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {

@@ -72,7 +72,7 @@ TEST_CASE("options are shown by name, all of them") {
 
 TEST_CASE("options are equal if all their members are") {
   const auto equal = [](const auto& a, const auto& b) {
-    return options_type<std::remove_cvref_t<decltype(a)>>.equal(&a, &b);
+    return equal_options(options_type<std::remove_cvref_t<decltype(a)>>, &a, &b);
   };
   const SliceOptions slice{{1, 0}, {2, 3}, {-1, 1}, 2, 4};
   CHECK(equal(slice, slice));
