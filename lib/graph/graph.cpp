@@ -12,6 +12,7 @@
 
 namespace reel::graph {
 constinit Op loop_op{.name = "loop", .arity = -1};
+constinit Op view_op{.name = "view"};
 constinit Op gradient_op{.name = "gradient", .arity = 0};
 
 Layout::Layout(const Body& body)
@@ -47,6 +48,10 @@ KeptOptions::KeptOptions(OptionsView options) : type_(options.type) {
   if (!type_) return;
   data_ = ::operator new(type_->size);
   type_->copy(data_, options.data);
+}
+KeptOptions::KeptOptions(const OptionsType& type) : type_(&type) {
+  data_ = ::operator new(type_->size);
+  type_->make(data_);
 }
 KeptOptions::KeptOptions(KeptOptions&& other) noexcept
     : type_(std::exchange(other.type_, nullptr)), data_(std::exchange(other.data_, nullptr)) {}

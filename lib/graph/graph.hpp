@@ -55,6 +55,8 @@ class KeptOptions {
  public:
   KeptOptions() = default;
   explicit KeptOptions(OptionsView options);
+  /// New options, whose type can make them.
+  explicit KeptOptions(const OptionsType& type);
   KeptOptions(const KeptOptions& other) : KeptOptions(other.view()) {}
   KeptOptions(KeptOptions&& other) noexcept;
   KeptOptions& operator=(KeptOptions other) noexcept;
@@ -87,6 +89,8 @@ struct Loop {
   virtual ~Loop() = default;
   /// The graph of a trip; of a gradient one for each way that a trip of the other loop took.
   virtual std::vector<const Graph*> bodies() const = 0;
+  /// Whether a trip that ends in this segment of the body is the last one.
+  virtual bool stops_at(std::size_t segment) const = 0;
   std::size_t first_state() const { return gradient + reads; }
   std::size_t fixed_inputs() const { return first_state() + states + arrays; }
 };
@@ -111,6 +115,8 @@ struct Step {
 std::string element_text(const Body& x, std::int64_t i);
 /// The op of the steps that are loops.
 extern constinit Op loop_op;
+/// The op of a view without an op: it shares the elements of its input, with the same layout.
+extern constinit Op view_op;
 /// Stands between the steps of a function and those of its gradient, which a replay executes when a
 /// tape asks for them.
 extern constinit Op gradient_op;
@@ -145,8 +151,17 @@ std::string op_text(const Step& step);
 std::vector<std::string> names_of(const detail::GraphData& data);
 /// What is wrong in a graph with so many Variables: "step 3, multiply at model.cpp:12: %7 is read
 /// before it is made", or that a result has not the dtype and shape that its op gives. Empty if
-/// nothing is.
-std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory);
+/// nothing is. Of a `loaded` graph nothing is believed: it is a fault, too, if a kernel could
+/// read or write what it should not.
+std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory,
+                     bool loaded = false);
+/// Why a kernel may not be called for a step of a loaded graph, whose inputs are made; empty if it
+/// may.
+std::string misfit_of(const Step& step, const Graph& graph, ThreadMemory& memory);
+/// The same for a loop, whose bodies verify.
+std::string loop_misfit_of(const Step& step, const Graph& graph);
+/// Why memory may not be taken for a value of a loaded graph; empty if it may.
+std::string misfit_of(const Value& value);
 }  // namespace reel::graph
 
 namespace reel::detail {
@@ -154,5 +169,6 @@ namespace reel::detail {
 struct GraphData : graph::Graph {
   std::vector<std::string> arguments, variables;
   std::vector<Tensor> variable_values;
+  bool loaded = false;  // from a file
 };
 }  // namespace reel::detail

@@ -11,7 +11,8 @@ std::string type_of(DType dtype, const Shape& shape) {
 }
 }  // namespace
 
-Inferred::Inferred(const Step& step, const std::vector<Value>& values, ThreadMemory& memory)
+Inferred::Inferred(const Step& step, const std::vector<Value>& values, ThreadMemory& memory,
+                   bool checked)
     : step_(step), headers_(step.inputs.size() + 1) {
   for (Body& header : headers_) {
     header.references = 1;
@@ -34,6 +35,9 @@ Inferred::Inferred(const Step& step, const std::vector<Value>& values, ThreadMem
   inference.stand_in = &headers_.back();
   for (const int output : step.outputs)  // what an op keeps for its gradient depends on the device
     if (output >= 0) inference.device = values[static_cast<std::size_t>(output)].layout.device;
+  if (checked && step.op->options)
+    wanted_ = step.op->check ? step.op->check(inference) : "none, which nothing checks";
+  if (wanted_) return;
   step.op->shape(inference);
   computes_ = inference.computes;
 }

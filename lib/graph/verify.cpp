@@ -12,8 +12,12 @@ namespace reel::graph {
 namespace {
 class Check {
  public:
-  Check(const Graph& graph, std::size_t variables, ThreadMemory& memory)
-      : graph_(graph), variables_(variables), memory_(memory), made_(graph.values.size()) {}
+  Check(const Graph& graph, std::size_t variables, ThreadMemory& memory, bool loaded)
+      : graph_(graph),
+        variables_(variables),
+        memory_(memory),
+        loaded_(loaded),
+        made_(graph.values.size()) {}
 
   std::string fault() {
     if (graph_.segments.empty()) return "it has no steps";
@@ -42,10 +46,14 @@ class Check {
   void check_value(std::size_t i) {
     const Value& v = graph_.values[i];
     const std::string name = "%" + std::to_string(i);
-    if (v.kind == Value::Kind::computed) return;
+    if (loaded_)
+      if (const std::string misfit = misfit_of(v); !misfit.empty()) fault_ = name + misfit;
+    if (v.kind == Value::Kind::computed || !fault_.empty()) return;
     if (v.kind == Value::Kind::view) {
-      if (!known(v.number) || static_cast<std::size_t>(v.number) == i)
+      if (!known(v.number))
         fault_ = name + " is a view of a value that does not exist";
+      else if (value(v.number).kind == Value::Kind::view)
+        fault_ = name + " is a view of a view";
       else if (v.offset < 0)
         fault_ = name + " is a view that begins before its value";
       return;
@@ -57,7 +65,8 @@ class Check {
   }
   /// Whether the value is made at the start, or in this block or one that leads to it.
   bool ready(int i, int block) const {
-    while (known(i) && !made_[static_cast<std::size_t>(i)].is && value(i).kind == Value::Kind::view)
+    while (!loaded_ && known(i) && !made_[static_cast<std::size_t>(i)].is &&
+           value(i).kind == Value::Kind::view)
       i = value(i).number;
     if (!known(i)) return false;
     const Made& made = made_[static_cast<std::size_t>(i)];
@@ -68,7 +77,7 @@ class Check {
   }
   void check_step(const Step& step, int block, std::size_t number) {
     const auto wrong = [&](const std::string& what) {
-      if (fault_.empty())
+      if (fault_.empty() && !what.empty())
         fault_ = "step " + std::to_string(number) + ", " + place_of(step) + ": " + what;
     };
     for (const int input : step.inputs)
@@ -76,7 +85,8 @@ class Check {
         wrong("%" + std::to_string(input) + " is read before it is made");
     if (step.loop)
       for (const Graph* body : step.loop->bodies())
-        if (const std::string inside = fault_of(*body, 0, memory_); !inside.empty()) wrong(inside);
+        if (const std::string inside = fault_of(*body, 0, memory_, loaded_); !inside.empty())
+          wrong(inside);
     if (!step.updated.empty() && step.updated.size() != step.outputs.size())
       wrong("it writes " + std::to_string(step.updated.size()) + " Variables and makes " +
             std::to_string(step.outputs.size()) + " values");
@@ -93,14 +103,22 @@ class Check {
               std::to_string(value(output).number) + ", which is not made");
       made = {block, true};
     }
-    if (fault_.empty() && has_rule(step)) try {
-        if (const std::string what =
-                Inferred(step, graph_.values, memory_).difference(graph_.values);
-            !what.empty())
-          wrong(what);
+    if (fault_.empty()) try {
+        wrong(misfit(step));
       } catch (const Error& error) {
         wrong(error.what());
       }
+  }
+  std::string misfit(const Step& step) const {
+    std::string found;
+    if (loaded_) found = misfit_of(step, graph_, memory_);
+    return found.empty() && has_rule(step)
+               ? Inferred(step, graph_.values, memory_).difference(graph_.values)
+               : found;
+  }
+  bool can_be_asked(const Step& question) const {
+    const Layout& asked = value(question.inputs[0]).layout;
+    return asked.contiguous && (question.read != HostRead::truth || asked.elements == 1);
   }
   void check_block(int block) {
     const Segment& segment = graph_.segments[static_cast<std::size_t>(block)];
@@ -115,6 +133,8 @@ class Check {
     if (!segment.ends &&
         (segment.question.inputs.size() != 1 || !ready(segment.question.inputs[0], block)))
       fault_ = name + "it asks for a value that is not made";
+    else if (loaded_ && !segment.ends && !can_be_asked(segment.question))
+      fault_ = name + "it asks for a value that C++ cannot read so";
     for (const Branch& branch : segment.branches) {
       const auto next = static_cast<std::size_t>(branch.segment);
       if (branch.segment <= block || next >= graph_.segments.size() || reached_[next]) {
@@ -136,6 +156,7 @@ class Check {
   const Graph& graph_;
   std::size_t variables_;
   ThreadMemory& memory_;
+  const bool loaded_;
   std::vector<Made> made_;
   std::vector<int> before_;  // the block that branches to each block
   std::vector<bool> reached_;
@@ -143,7 +164,7 @@ class Check {
 };
 }  // namespace
 
-std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory) {
-  return Check(graph, variables, memory).fault();
+std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& memory, bool loaded) {
+  return Check(graph, variables, memory, loaded).fault();
 }
 }  // namespace reel::graph

@@ -12,6 +12,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/attention.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/promotion.hpp"
@@ -97,6 +98,21 @@ void attention_dropout_shape(Inference& call) {
   call.output(options.dtype, options.shape);
 }
 
+const char* settings_fit(const Inference& call) {
+  const auto& o = call.option<AttentionSettings>();
+  if (o.has_lengths) return "no lengths of keys, which its kernel believes";
+  return call.input_count == o.inputs() && o.dropout >= 0 && o.dropout < 1 && o.window >= 0 &&
+                 std::isfinite(o.scale)
+             ? nullptr
+             : "settings";
+}
+const char* scores_fit(const Inference& call) {
+  const auto& [dropout, shape, dtype] = call.option<AttentionDropoutOptions>();
+  return dropout >= 0 && dropout < 1 && is_shape(shape) && shape.rank() >= 2 && is_floating(dtype)
+             ? nullptr
+             : "the shape of scores";
+}
+
 struct Case {
   Shape q, k, v;
   AttentionOptions options = {};
@@ -167,6 +183,7 @@ constinit Op attention_op{
     .promote = Promote::numeric,
     .promoted = 7,
     .options = &options_type<AttentionSettings>,
+    .check = settings_fit,
     .needs = {{attention_needs, attention_needs, attention_needs, attention_needs}},
     .contiguous_inputs = true,
     .autocast = Autocast::low,
@@ -176,6 +193,7 @@ constinit Op attention_op{
 constinit Op attention_dropout_op{.name = "attention_dropout",
                                   .shape = attention_dropout_shape,
                                   .options = &options_type<AttentionDropoutOptions>,
+                                  .check = scores_fit,
                                   .differentiable = false,
                                   .contiguous_inputs = true,
                                   .internal = true,

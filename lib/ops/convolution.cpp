@@ -10,9 +10,11 @@
 #include "lib/ops/samples.hpp"
 #include "lib/ops/spatial.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/convolution.hpp"
 
 namespace reel {
+extern Op convolution_dense_op, convolution_data_op, convolution_weights_op;
 namespace {
 Shape shape_with(std::int64_t first, const Shape& middle, std::int64_t last) {
   Shape shape;
@@ -99,6 +101,38 @@ void weights_shape(Inference& call) {
   shape.data()[options.sizes.rank()] = x.end()[-1] / options.groups;
   shape.data()[options.sizes.rank() + 1] = dy.end()[-1];
   call.output(call.input(0).dtype, shape);
+}
+
+const char* geometry_fits(const Inference& call) {
+  const auto& o = call.option<ConvolutionGeometry>();
+  const Shape& x = call.input(0).shape;
+  const std::size_t axes = o.stride.rank();
+  bool fits = axes >= 1 && axes <= 3 && x.rank() == axes + 2 && all_from(1, o.stride, axes) &&
+              all_from(1, o.dilation, axes) && all_from(0, o.before, axes) &&
+              all_from(0, o.sizes, axes) && o.groups >= 1 && call.input(1).shape.rank() == x.rank();
+  const bool has_activation = &call.op == &convolution_dense_op;
+  fits &= o.activation >= Activation::none &&
+          o.activation <= (has_activation ? Activation::tanh : Activation::none);
+  if (!fits) return "a geometry";
+  const bool of_weights = &call.op == &convolution_weights_op,
+             of_data = &call.op == &convolution_data_op;
+  const Shape &y = of_weights ? call.input(1).shape : x, &window = call.input(1).shape;
+  if (of_weights && (x.end()[-1] % o.groups || y.end()[-1] % o.groups)) return "a number of groups";
+  double padded = 1, given = 1;  // elements as far as windows reach, which kernels copy
+  for (const int i : {0, 1}) given += static_cast<double>(call.input(i).elements);
+  for (const std::int64_t length : {x.data()[0], x.end()[-1]})
+    padded *= static_cast<double>(length);
+  for (std::size_t a = 0; a < axes; ++a) {
+    const std::int64_t taps = of_weights ? o.sizes.data()[a] : window.data()[a];
+    const std::int64_t out = of_weights || of_data ? y.data()[a + 1] : o.sizes.data()[a];
+    const std::int64_t in = of_data ? o.sizes.data()[a] : x.data()[a + 1];
+    if (taps < 1) return "a window";
+    const auto reach = static_cast<double>((taps - 1) * o.dilation.data()[a]);
+    padded *= std::max(static_cast<double>(in + o.before.data()[a]),
+                       static_cast<double>((out - 1) * o.stride.data()[a])) +
+              reach + 1;
+  }
+  return padded < std::max(0x1p24, 64 * given) ? nullptr : "windows near to the image";
 }
 
 using Convolution = Tensor (*)(Operand, Operand, Operand, const ConvolutionOptions&);
@@ -214,6 +248,7 @@ constinit Op convolution_op{.name = "convolution",
                             .shape = convolution_shape,
                             .promote = Promote::numeric,
                             .options = &options_type<ConvolutionGeometry>,
+                            .check = geometry_fits,
                             .needs = {{need_input(1), need_input(0)}},
                             .contiguous_inputs = true,
                             .autocast = Autocast::low,
@@ -225,6 +260,7 @@ constinit Op convolution_add_op{
     .shape = convolution_shape,
     .promote = Promote::numeric,
     .options = &options_type<ConvolutionGeometry>,
+    .check = geometry_fits,
     .needs = {{need_input(1), need_input(0), 0}},
     .contiguous_inputs = true,
     .autocast = Autocast::low,
@@ -236,6 +272,7 @@ constinit Op convolution_dense_op{
     .shape = convolution_shape,
     .promote = Promote::numeric,
     .options = &options_type<ConvolutionGeometry>,
+    .check = geometry_fits,
     .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
     .contiguous_inputs = true,
     .autocast = Autocast::low,
@@ -246,6 +283,7 @@ constinit Op convolution_data_op{.name = "convolution_data",
                                  .shape = data_shape,
                                  .promote = Promote::numeric,
                                  .options = &options_type<ConvolutionGeometry>,
+                                 .check = geometry_fits,
                                  .needs = {{need_input(1), need_input(0)}},
                                  .contiguous_inputs = true,
                                  .autocast = Autocast::low,
@@ -256,6 +294,7 @@ constinit Op convolution_weights_op{.name = "convolution_weights",
                                     .shape = weights_shape,
                                     .promote = Promote::numeric,
                                     .options = &options_type<ConvolutionGeometry>,
+                                    .check = geometry_fits,
                                     .needs = {{need_input(1), need_input(0)}},
                                     .contiguous_inputs = true,
                                     .internal = true,

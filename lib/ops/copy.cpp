@@ -7,6 +7,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/reshape.hpp"
 
 namespace reel {
@@ -22,6 +23,7 @@ void cast_samples(SampleList out) {
 constinit Op cast_op{.name = "cast",
                      .shape = cast_shape,
                      .options = &options_type<DTypeOptions>,
+                     .check = any_options,
                      .fusion = Fusion::pointwise,
                      .moves = true,
                      .samples = cast_samples};

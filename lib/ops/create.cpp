@@ -14,6 +14,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/create.hpp"
 #include "lib/table/promotion.hpp"
 
@@ -26,6 +27,17 @@ void fill_shape(Inference& call) {
       fail<ShapeError>(call.caller, call.op.name, "shape", "lengths of at least 0",
                        to_text(option.shape));
   call.output(option.dtype, option.shape);
+}
+
+const char* fill_fits(const Inference& call) {
+  using Kind = FillOptions::Kind;
+  const auto& o = call.option<FillOptions>();
+  const bool known = o.kind >= Kind::constant && o.kind <= Kind::triangle;
+  const bool triangle = o.kind == Kind::triangle;
+  return known && is_shape(o.shape) &&
+                 (!triangle || (o.shape.rank() == 2 && o.dtype == DType::boolean))
+             ? nullptr
+             : "a way to fill a shape";
 }
 
 void require_fit(std::string_view function, Scalar value, DType dtype, Caller caller) {
@@ -61,6 +73,7 @@ constinit Op fill_op{.name = "fill",
                      .arity = 0,
                      .shape = fill_shape,
                      .options = &options_type<FillOptions>,
+                     .check = fill_fits,
                      .differentiable = false,
                      .moves = true,
                      .internal = true,

@@ -13,6 +13,7 @@
 #include "lib/ops/gather.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/options/reshape.hpp"
@@ -109,6 +110,23 @@ void one_hot_shape(Inference& call) {
   call.output(option.dtype, shape);
 }
 
+const char* place_fits(const Inference& call) {
+  const auto& [shape, axis] = call.option<UnTakeOptions>();
+  return is_shape(shape) && axis >= 0 && axis < static_cast<std::int64_t>(shape.rank())
+             ? nullptr
+             : "an axis of a shape";
+}
+const char* lengths_fit(const Inference& call) {
+  const Shape& shape = call.option<ShapeOptions>().shape;
+  return is_shape(shape) && static_cast<int>(shape.rank()) == call.input_count
+             ? nullptr
+             : "a length for each input";
+}
+const char* range_fits(const Inference& call) {
+  const bool reads_doubles = *call.option<RangeOptions>().expected;
+  return !reads_doubles || call.input(0).dtype == DType::float64 ? nullptr : "a range of float64";
+}
+
 Tensor positions(const Shape& shape, std::int64_t length, int seed) {
   Tensor x = (arange(0, shape.elements()) * 7 + seed) % length;
   return reshape(x - where(x % 2 == 0, length, 0), shape);  // half of them from the end
@@ -190,6 +208,7 @@ constexpr Op take_entry(std::string_view name, Samples samples, const char* argu
           .arity = 2,
           .shape = take_shape,
           .options = &options_type<AxisOptions>,
+          .check = axis_fits<AxisOptions>,
           .needs = {{need_input(1)}},
           .contiguous_inputs = true,
           .moves = true,
@@ -205,6 +224,7 @@ constinit Op scatter_op{.name = "scatter",
                         .arity = 2,
                         .shape = scatter_shape,
                         .options = &options_type<UnTakeOptions>,
+                        .check = place_fits,
                         .needs = {{need_input(1)}},
                         .contiguous_inputs = true,
                         .accumulates = true,
@@ -216,6 +236,7 @@ constinit Op gather_op{.name = "gather",
                        .arity = 2,
                        .shape = gather_shape,
                        .options = &options_type<AxisOptions>,
+                       .check = axis_fits<AxisOptions>,
                        .needs = {{need_input(1)}},
                        .contiguous_inputs = true,
                        .moves = true,
@@ -225,6 +246,7 @@ constinit Op scatter_elements_op{.name = "scatter_elements",
                                  .arity = 2,
                                  .shape = scatter_elements_shape,
                                  .options = &options_type<UnTakeOptions>,
+                                 .check = place_fits,
                                  .needs = {{need_input(1)}},
                                  .contiguous_inputs = true,
                                  .accumulates = true,
@@ -236,6 +258,7 @@ constinit Op flat_positions_op{.name = "flat_positions",
                                .arity = -1,
                                .shape = flat_positions_shape,
                                .options = &options_type<ShapeOptions>,
+                               .check = lengths_fit,
                                .differentiable = false,
                                .contiguous_inputs = true,
                                .internal = true,
@@ -244,6 +267,7 @@ constinit Op flat_positions_op{.name = "flat_positions",
 constinit Op check_range_op{.name = "check_range",
                             .shape = check_range_shape,
                             .options = &options_type<RangeOptions>,
+                            .check = range_fits,
                             .differentiable = false,
                             .contiguous_inputs = true,
                             .internal = true,
@@ -252,6 +276,7 @@ constinit Op check_range_op{.name = "check_range",
 constinit Op one_hot_op{.name = "one_hot",
                         .shape = one_hot_shape,
                         .options = &options_type<OneHotOptions>,
+                        .check = any_options,
                         .differentiable = false,
                         .contiguous_inputs = true,
                         .samples = one_hot_samples,

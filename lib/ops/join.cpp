@@ -3,6 +3,7 @@
 #include <reel/ops/reshape.hpp>
 
 #include <algorithm>
+#include <bit>
 
 #include <reel/ops/arithmetic.hpp>
 #include <reel/ops/create.hpp>
@@ -15,6 +16,7 @@
 #include "lib/gate/recording.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/join.hpp"
 #include "lib/table/promotion.hpp"
@@ -71,6 +73,39 @@ void concat_shape(Inference& call) {
     count_elements(shape, call.op.name, call.caller);
   }
   call.output(call.input(0).dtype, shape);
+}
+
+/// Whether a slice is inside of a tensor of this shape.
+bool slice_fits(const SliceOptions& slice, const Shape& shape) {
+  const std::size_t rank = shape.rank();
+  if (slice.starts.rank() != rank || slice.lengths.rank() != rank || slice.steps.rank() != rank)
+    return false;
+  for (std::size_t a = 0; a < rank; ++a)
+    if (const bool gone = slice.dropped >> a & 1;
+        slice.lengths.data()[a] < 0 || (gone && slice.lengths.data()[a] != 1) ||
+        !are_inside(slice.starts.data()[a], Shape({slice.lengths.data()[a]}),
+                    slice.steps.data() + a, shape.data()[a]))
+      return false;
+  const int kept = static_cast<int>(rank) - std::popcount(slice.dropped),
+            made = kept + std::popcount(slice.added);
+  return slice.dropped >> rank == 0 && made <= static_cast<int>(Shape::max_rank) &&
+         slice.added >> made == 0;
+}
+const char* part_fits(const Inference& call) {
+  return slice_fits(call.option<SliceOptions>(), call.input(0).shape) ? nullptr
+                                                                      : "a part of its input";
+}
+const char* whole_fits(const Inference& call) {
+  const auto& [slice, shape] = call.option<UnsliceOptions>();
+  return is_shape(shape) && slice.keeps_axes() && slice_fits(slice, shape) ? nullptr
+                                                                           : "a part of a shape";
+}
+const char* strided_part_fits(const Inference& call) {
+  const auto& place = call.option<PlaceOptions>();
+  return place.lengths.rank() == place.steps.rank() && is_shape(place.lengths) &&
+                 are_inside(place.start, place.lengths, place.steps.data(), call.input(0).elements)
+             ? nullptr
+             : "a part of its Variable";
 }
 
 SliceOptions place_of_part(const Shape& shape, std::size_t axis, std::int64_t start,
@@ -153,6 +188,7 @@ void concat_samples(SampleList out) {
 constinit Op slice_op{.name = "slice",
                       .shape = slice_shape,
                       .options = &options_type<SliceOptions>,
+                      .check = part_fits,
                       .fusion = Fusion::layout,
                       .moves = true,
                       .internal = true,
@@ -160,6 +196,7 @@ constinit Op slice_op{.name = "slice",
 constinit Op unslice_op{.name = "unslice",
                         .shape = unslice_shape,
                         .options = &options_type<UnsliceOptions>,
+                        .check = whole_fits,
                         .accumulates = true,
                         .moves = true,
                         .internal = true,
@@ -169,6 +206,7 @@ constinit Op assign_slice_op{.name = "assign_slice",
                              .shape = assign_slice_shape,
                              .promoted = 0b10,
                              .options = &options_type<PlaceOptions>,
+                             .check = strided_part_fits,
                              .updates = true,
                              .moves = true,
                              .internal = true,
@@ -178,6 +216,7 @@ constinit Op concat_op{.name = "concat",
                        .shape = concat_shape,
                        .promote = Promote::numeric,
                        .options = &options_type<AxisOptions>,
+                       .check = axis_fits<AxisOptions>,
                        .moves = true,
                        .samples = concat_samples,
                        .argument_names = "part"};

@@ -13,6 +13,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/linalg.hpp"
 
 namespace reel {
@@ -98,6 +99,11 @@ void svd_shape(Inference& call) {
   call.output(call.input(0).dtype, leading(a, {n, k}));
   call.output(call.input(0).dtype, leading(a, {k}));
   call.output(call.input(0).dtype, leading(a, {k, m}));
+}
+
+const char* function_fits(const Inference& call) {
+  const auto& [function, exponent] = call.option<MatrixFunction>();
+  return function >= 0 && function <= 3 && std::isfinite(exponent) ? nullptr : "a function";
 }
 
 using Inputs = std::vector<Tensor>;
@@ -245,6 +251,7 @@ constinit Op triangular_solve_op{.name = "triangular_solve",
                                  .shape = solve_shape,
                                  .promote = Promote::numeric,
                                  .options = &options_type<TriangularSystem>,
+                                 .check = any_options,
                                  .needs = {{need_input(0) | need_output(), need_input(0)}},
                                  .contiguous_inputs = true,
                                  .autocast = Autocast::full,
@@ -354,6 +361,7 @@ constinit Op matrix_function_op{.name = "matrix_function",
                                 .shape = square_shape,
                                 .promote = Promote::numeric,
                                 .options = &options_type<MatrixFunction>,
+                                .check = function_fits,
                                 .needs = {{need_input(0)}},
                                 .contiguous_inputs = true,
                                 .autocast = Autocast::full,
@@ -366,6 +374,7 @@ constinit Op function_slope_op{
     .shape = square_shape,
     .promote = Promote::numeric,
     .options = &options_type<MatrixFunction>,
+    .check = function_fits,
     .needs = {{need_input(0) | need_input(1), need_input(0)}},
     .contiguous_inputs = true,
     .internal = true,
@@ -379,6 +388,7 @@ constinit Op function_curve_op{
     .shape = square_shape,
     .promote = Promote::numeric,
     .options = &options_type<MatrixFunction>,
+    .check = function_fits,
     .differentiable = false,
     .contiguous_inputs = true,
     .internal = true,

@@ -12,6 +12,7 @@
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/matmul.hpp"
 
 namespace reel {
@@ -48,6 +49,11 @@ void matmul_shape(Inference& call) {
   call.output(call.input(0).dtype, out);
 }
 
+const char* activation_fits(const Inference& call) {
+  const Activation activation = call.option<ActivationOptions>().activation;
+  return activation >= Activation::none && activation <= Activation::tanh ? nullptr
+                                                                          : "an activation";
+}
 void matmul_add_shape(Inference& call) {
   for (int i : {0, 1})
     if (call.input(i).rank() != 2)
@@ -165,6 +171,7 @@ constinit Op dense_op{
     .shape = matmul_add_shape,
     .promote = Promote::numeric,
     .options = &options_type<ActivationOptions>,
+    .check = activation_fits,
     .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
     .autocast = Autocast::low,
     .samples = dense_samples,

@@ -9,6 +9,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/normalize.hpp"
 
 namespace reel {
@@ -77,6 +78,7 @@ constinit Op layer_norm_op{.name = "layer_norm",
                            .shape = layer_norm_shape,
                            .promote = Promote::numeric,
                            .options = &options_type<EpsilonOptions>,
+                           .check = any_options,
                            .needs = {{need_input(0) | need_input(1), need_input(0), 0}},
                            .contiguous_inputs = true,
                            .autocast = Autocast::full,
@@ -87,6 +89,7 @@ constinit Op limit_norm_op{.name = "limit_norm",
                            .arity = -1,
                            .shape = limit_norm_shape,
                            .options = &options_type<LimitNormOptions>,
+                           .check = any_options,
                            .needs = {{0xff, 0xff, 0xff, 0xff}},  // every input
                            .contiguous_inputs = true,
                            .autocast = Autocast::full,

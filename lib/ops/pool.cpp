@@ -16,6 +16,7 @@
 #include "lib/ops/samples.hpp"
 #include "lib/ops/spatial.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/convolution.hpp"
 
 namespace reel {
@@ -34,6 +35,26 @@ Shape pooled(const Inference& call) {
 void max_pool_shape(Inference& call) { call.output(call.input(0).dtype, pooled(call)); }
 void places_shape(Inference& call) { call.output(DType::int64, pooled(call)); }
 
+bool has_empty_window(const PoolGeometry& g, int a, std::int64_t length);
+const char* windows_fit(const Inference& call) {
+  const auto& g = call.option<PoolGeometry>();
+  const Shape& x = call.input(0).shape;
+  const std::size_t axes = g.window.rank();
+  if (axes < 1 || axes > 3 || x.rank() != axes + 2 || !all_from(1, g.window, axes) ||
+      !all_from(1, g.stride, axes) || !all_from(1, g.dilation, axes) ||
+      !all_from(0, g.before, axes) || !all_from(0, g.sizes, axes))
+    return "a geometry";
+  for (std::size_t a = 0; a < axes; ++a) {
+    const std::int64_t out = g.sizes.data()[a], before = g.before.data()[a];
+    const std::int64_t length = x.data()[a + 1];
+    const bool one_sees = before <= (g.window.data()[a] - 1) * g.dilation.data()[a] &&
+                          (out - 1) * g.stride.data()[a] < length + before;
+    if (out && (!one_sees || (g.dilation.data()[a] > 1 && out > 1 << 20) ||
+                has_empty_window(g, static_cast<int>(a), length)))
+      return "windows with an element of the image";
+  }
+  return nullptr;
+}
 struct Case {
   Shape x;
   Steps window;
@@ -70,12 +91,14 @@ void places_samples(SampleList out) {
 constinit Op max_pool_op{.name = "max_pool",
                          .shape = max_pool_shape,
                          .options = &options_type<PoolGeometry>,
+                         .check = windows_fit,
                          .needs = {{need_input(0)}},
                          .contiguous_inputs = true,
                          .samples = max_pool_samples};
 constinit Op max_pool_places_op{.name = "max_pool_places",
                                 .shape = places_shape,
                                 .options = &options_type<PoolGeometry>,
+                                .check = windows_fit,
                                 .differentiable = false,
                                 .contiguous_inputs = true,
                                 .internal = true,

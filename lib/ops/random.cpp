@@ -12,6 +12,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/random.hpp"
 
 namespace reel {
@@ -25,6 +26,26 @@ void random_shape(Inference& call) {
       fail<ShapeError>(call.caller, call.op.name, "shape", "lengths of at least 0",
                        to_text(option.shape));
   call.output(option.dtype, option.shape);
+}
+
+const char* draw_fits(const Inference& call) {
+  using Kind = RandomOptions::Kind;
+  const auto& o = call.option<RandomOptions>();
+  if (!is_shape(o.shape)) return "a shape";
+  if (o.kind == Kind::integers || o.kind == Kind::permutation)
+    return o.dtype == DType::int64 && (o.kind == Kind::permutation || o.low < o.high)
+               ? nullptr
+               : "a range of int64";
+  if (o.kind == Kind::bernoulli)
+    return (o.dtype == DType::boolean || is_floating(o.dtype)) && o.a >= 0 && o.a <= 1
+               ? nullptr
+               : "a probability";
+  bool fits = o.kind >= Kind::uniform && o.kind <= Kind::beta && is_floating(o.dtype);
+  for (const double number : {o.a, o.b, o.location, o.scale}) fits &= !std::isnan(number);
+  if (o.kind == Kind::truncated_normal) fits &= o.a < o.b;
+  if (o.kind == Kind::gamma || o.kind == Kind::beta) fits &= o.a > 0 && std::isfinite(o.a);
+  if (o.kind == Kind::beta) fits &= o.b > 0 && std::isfinite(o.b);
+  return fits ? nullptr : "a distribution and its parameters";
 }
 
 /// Draws from the generator of the thread, and advances its position.
@@ -83,6 +104,7 @@ constinit Op random_op{.name = "random",
                        .arity = 0,
                        .shape = random_shape,
                        .options = &options_type<RandomOptions>,
+                       .check = draw_fits,
                        .differentiable = false,
                        .internal = true,
                        .random = true,

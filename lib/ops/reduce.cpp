@@ -10,6 +10,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/reduce.hpp"
 #include "lib/table/options/reshape.hpp"
 
@@ -57,6 +58,12 @@ void sum_to_shape(Inference& call) {
                      "a shape that broadcasts to " + to_text(shape), to_text(target));
   require_floating(call, 0);
   call.output(call.input(0).dtype, target);
+}
+
+const char* axes_fit(const Inference& call) {
+  return are_axes(call.option<ReduceOptions>().axes, call.input(0).shape.rank(), true)
+             ? nullptr
+             : "sorted axes of its input";
 }
 
 using ReducingFunction = Tensor (*)(Operand, Axes, Keepdims);
@@ -120,6 +127,7 @@ constexpr std::uint16_t both = need_input(0) | need_output();
 constinit Op sum_op{.name = "sum",
                     .shape = sum_shape,
                     .options = &options_type<ReduceOptions>,
+                    .check = axes_fit,
                     .fusion = Fusion::reduction,
                     .accumulates = true,
                     .autocast = Autocast::full,
@@ -128,6 +136,7 @@ constinit Op sum_op{.name = "sum",
 constinit Op prod_op{.name = "prod",
                      .shape = sum_shape,
                      .options = &options_type<ReduceOptions>,
+                     .check = axes_fit,
                      .needs = {{need_input(0)}},
                      .fusion = Fusion::reduction,
                      .autocast = Autocast::full,
@@ -138,6 +147,7 @@ constinit Op mean_op{.name = "mean",
                      .shape = reduced,
                      .promote = Promote::floating,
                      .options = &options_type<ReduceOptions>,
+                     .check = axes_fit,
                      .fusion = Fusion::reduction,
                      .autocast = Autocast::full,
                      .reads_halves = true,
@@ -147,6 +157,7 @@ constinit Op sum_squares_op{
     .shape = sum_of_squares_shape,
     .promote = Promote::floating,
     .options = &options_type<ReduceOptions>,
+    .check = axes_fit,
     .needs = {{need_input(0)}},
     .fusion = Fusion::reduction,
     .internal = true,
@@ -155,6 +166,7 @@ constinit Op sum_squares_op{
 constinit Op max_op{.name = "max",
                     .shape = extreme_shape,
                     .options = &options_type<ReduceOptions>,
+                    .check = axes_fit,
                     .needs = {{both}},
                     .fusion = Fusion::reduction,
                     .needs_elements = true,
@@ -162,6 +174,7 @@ constinit Op max_op{.name = "max",
 constinit Op min_op{.name = "min",
                     .shape = extreme_shape,
                     .options = &options_type<ReduceOptions>,
+                    .check = axes_fit,
                     .needs = {{both}},
                     .fusion = Fusion::reduction,
                     .needs_elements = true,
@@ -169,6 +182,7 @@ constinit Op min_op{.name = "min",
 constinit Op argmax_op{.name = "argmax",
                        .shape = argmax_shape,
                        .options = &options_type<ReduceOptions>,
+                       .check = axes_fit,
                        .fusion = Fusion::reduction,
                        .differentiable = false,
                        .needs_elements = true,
@@ -178,6 +192,7 @@ constinit Op argmax_op{.name = "argmax",
 constinit Op argmin_op{.name = "argmin",
                        .shape = argmax_shape,
                        .options = &options_type<ReduceOptions>,
+                       .check = axes_fit,
                        .fusion = Fusion::reduction,
                        .differentiable = false,
                        .needs_elements = true,
@@ -187,18 +202,21 @@ constinit Op argmin_op{.name = "argmin",
 constinit Op any_op{.name = "any",
                     .shape = truth_shape,
                     .options = &options_type<ReduceOptions>,
+                    .check = axes_fit,
                     .fusion = Fusion::reduction,
                     .differentiable = false,
                     .samples = [](SampleList out) { reduce_samples(out, any, truths); }};
 constinit Op all_op{.name = "all",
                     .shape = truth_shape,
                     .options = &options_type<ReduceOptions>,
+                    .check = axes_fit,
                     .fusion = Fusion::reduction,
                     .differentiable = false,
                     .samples = [](SampleList out) { reduce_samples(out, all_of, truths); }};
 constinit Op sum_to_op{.name = "sum_to",
                        .shape = sum_to_shape,
                        .options = &options_type<ShapeOptions>,
+                       .check = shape_fits,
                        .fusion = Fusion::reduction,
                        .accumulates = true,
                        .internal = true,

@@ -10,6 +10,7 @@
 #include "lib/gate/observed_call.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/reshape.hpp"
 
 namespace reel {
@@ -156,6 +157,34 @@ Shape completed(const Op& op, const Shape& from, Shape shape, Caller caller) {
   return shape;
 }
 
+const char* elements_fit(const Inference& call) {
+  const Shape& shape = call.option<ShapeOptions>().shape;
+  return is_shape(shape) && shape.elements() == call.input(0).elements
+             ? nullptr
+             : "a shape of as many elements";
+}
+const char* order_fits(const Inference& call) {
+  const Axes& axes = call.option<AxesOptions>().axes;
+  const std::size_t rank = call.input(0).shape.rank();
+  const bool whole = axes.is_every() || axes.count() == static_cast<int>(rank);
+  return whole && are_axes(axes, rank, false) ? nullptr : "the axes of its input";
+}
+const char* places_fit(const Inference& call) {
+  const Axes& axes = call.option<AxesOptions>().axes;
+  const std::size_t rank =
+      call.input(0).shape.rank() + static_cast<std::size_t>(std::max(axes.count(), 0));
+  return !axes.is_every() && rank <= Shape::max_rank && are_axes(axes, rank, false)
+             ? nullptr
+             : "axes of its result";
+}
+const char* ones_fit(const Inference& call) {
+  const Axes& axes = call.option<AxesOptions>().axes;
+  const Shape& shape = call.input(0).shape;
+  bool fits = !axes.is_every() && are_axes(axes, shape.rank(), false);
+  for (int i = 0; fits && i < axes.count(); ++i) fits = shape.data()[axes[i]] == 1;
+  return fits ? nullptr : "axes of length 1";
+}
+
 Tensor changed(Op& op, const Operand& x, const Axes& axes) { return run(op, x, AxesOptions{axes}); }
 
 void reshape_samples(SampleList out) {
@@ -195,30 +224,35 @@ void broadcast_to_samples(SampleList out) {
 constinit Op reshape_op{.name = "reshape",
                         .shape = reshape_shape,
                         .options = &options_type<ShapeOptions>,
+                        .check = elements_fit,
                         .fusion = Fusion::layout,
                         .moves = true,
                         .samples = reshape_samples};
 constinit Op transpose_op{.name = "transpose",
                           .shape = transpose_shape,
                           .options = &options_type<AxesOptions>,
+                          .check = order_fits,
                           .fusion = Fusion::layout,
                           .moves = true,
                           .samples = transpose_samples};
 constinit Op expand_dims_op{.name = "expand_dims",
                             .shape = expand_dims_shape,
                             .options = &options_type<AxesOptions>,
+                            .check = places_fit,
                             .fusion = Fusion::layout,
                             .moves = true,
                             .samples = expand_dims_samples};
 constinit Op squeeze_op{.name = "squeeze",
                         .shape = squeeze_shape,
                         .options = &options_type<AxesOptions>,
+                        .check = ones_fit,
                         .fusion = Fusion::layout,
                         .moves = true,
                         .samples = squeeze_samples};
 constinit Op broadcast_to_op{.name = "broadcast_to",
                              .shape = broadcast_to_shape,
                              .options = &options_type<ShapeOptions>,
+                             .check = shape_fits,
                              .fusion = Fusion::layout,
                              .moves = true,
                              .samples = broadcast_to_samples};

@@ -5,6 +5,7 @@
 #include "lib/ops/along.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/scan.hpp"
 
 namespace reel {
@@ -62,12 +63,14 @@ constexpr std::uint16_t both = need_input(0) | need_output();
 constinit Op cumsum_op{.name = "cumsum",
                        .shape = wide_shape,
                        .options = &options_type<AxisScanOptions>,
+                       .check = axis_fits<AxisScanOptions>,
                        .contiguous_inputs = true,
                        .autocast = Autocast::full,
                        .samples = [](SampleList out) { scan_samples(out, cumsum); }};
 constinit Op cumprod_op{.name = "cumprod",
                         .shape = wide_shape,
                         .options = &options_type<AxisScanOptions>,
+                        .check = axis_fits<AxisScanOptions>,
                         .needs = {{both}},
                         .contiguous_inputs = true,
                         .autocast = Autocast::full,
@@ -77,6 +80,7 @@ constinit Op cumprod_op{.name = "cumprod",
 constinit Op cummax_op{.name = "cummax",
                        .shape = scan_shape,
                        .options = &options_type<AxisScanOptions>,
+                       .check = axis_fits<AxisScanOptions>,
                        .needs = {{both}},
                        .contiguous_inputs = true,
                        .samples = [](SampleList out) { scan_samples(out, cummax, {}, false); }};
@@ -84,6 +88,7 @@ constinit Op logcumsumexp_op{.name = "logcumsumexp",
                              .shape = scan_shape,
                              .promote = Promote::floating,
                              .options = &options_type<AxisScanOptions>,
+                             .check = axis_fits<AxisScanOptions>,
                              .needs = {{both}},
                              .contiguous_inputs = true,
                              .autocast = Autocast::full,
@@ -93,6 +98,7 @@ constinit Op linear_scan_op{.name = "linear_scan",
                             .shape = linear_shape,
                             .promote = Promote::floating,
                             .options = &options_type<AxisScanOptions>,
+                            .check = axis_fits<AxisScanOptions>,
                             .needs = {{both, need_input(0)}},
                             .contiguous_inputs = true,
                             .internal = true,

@@ -12,6 +12,7 @@
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/table/numbers.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/axis.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/promotion.hpp"
@@ -62,6 +63,7 @@ constinit Op scatter_assign_op{.name = "scatter_assign",
                                .promote = Promote::numeric,
                                .promoted = 0b011,
                                .options = &options_type<AxisOptions>,
+                               .check = axis_fits<AxisOptions>,
                                .needs = {{need_input(2), need_input(2)}},
                                .contiguous_inputs = true,
                                .moves = true,
@@ -76,6 +78,7 @@ constexpr Op extreme_scatter(std::string_view name, void (*samples)(SampleList))
           .promote = Promote::numeric,
           .promoted = 0b011,
           .options = &options_type<AxisOptions>,
+          .check = axis_fits<AxisOptions>,
           .needs = {{every, every}},
           .contiguous_inputs = true,
           .samples = samples,

@@ -8,6 +8,7 @@
 #include "lib/gate/gate.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/sequence.hpp"
 
 namespace reel {
@@ -165,6 +166,7 @@ constinit Op gru_op{.name = "gru",
                     .promote = Promote::numeric,
                     .promoted = 0xf,
                     .options = &options_type<DirectionOptions>,
+                    .check = any_options,
                     .needs = {{gru_needs, gru_needs, gru_needs, gru_needs}},
                     .contiguous_inputs = true,
                     .autocast = Autocast::low,
@@ -177,6 +179,7 @@ constinit Op lstm_op{.name = "lstm",
                      .promote = Promote::numeric,
                      .promoted = 0x1f,
                      .options = &options_type<DirectionOptions>,
+                     .check = any_options,
                      .needs = {{lstm_needs, lstm_needs, lstm_needs, lstm_needs}},
                      .contiguous_inputs = true,
                      .autocast = Autocast::low,

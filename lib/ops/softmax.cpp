@@ -11,6 +11,7 @@
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
 #include "lib/ops/softmax.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/axis.hpp"
 
 namespace reel {
@@ -60,6 +61,7 @@ constinit Op softmax_op{.name = "softmax",
                         .shape = same_as_input,
                         .promote = Promote::floating,
                         .options = &options_type<AxisOptions>,
+                        .check = axis_fits<AxisOptions>,
                         .needs = {{need_output()}},
                         .contiguous_inputs = true,
                         .autocast = Autocast::full,
@@ -68,6 +70,7 @@ constinit Op log_softmax_op{.name = "log_softmax",
                             .shape = same_as_input,
                             .promote = Promote::floating,
                             .options = &options_type<AxisOptions>,
+                            .check = axis_fits<AxisOptions>,
                             .needs = {{need_output()}},
                             .contiguous_inputs = true,
                             .autocast = Autocast::full,
@@ -78,6 +81,7 @@ constinit Op cross_entropy_op{.name = "cross_entropy",
                               .promote = Promote::floating,
                               .promoted = 1,
                               .options = &options_type<LabelOptions>,
+                              .check = any_options,
                               .needs = {{need_input(0) | need_input(1)}},
                               .contiguous_inputs = true,
                               .autocast = Autocast::full,

@@ -11,6 +11,7 @@
 #include "lib/ops/along.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/options/scan.hpp"
 
@@ -36,6 +37,22 @@ void searchsorted_shape(Inference& call) {
 void histogram_shape(Inference& call) {
   require_arithmetic(call, 0);
   call.output(DType::int64, Shape({call.option<HistogramOptions>().bins}));
+}
+
+const char* ranks_fit(const Inference& call) {
+  const auto& options = call.option<AxisSortOptions>();
+  if (const char* const wrong = axis_fits<AxisSortOptions>(call)) return wrong;
+  const std::int64_t length = call.input(0).shape.data()[options.axis];
+  return options.count >= -1 && options.first >= 0 && options.first <= length &&
+                 options.ranks(length - options.first) <= length - options.first
+             ? nullptr
+             : "ranks of its input";
+}
+const char* bins_fit(const Inference& call) {
+  const auto& options = call.option<HistogramOptions>();
+  return options.bins > 0 && options.low < options.high && std::isfinite(options.high - options.low)
+             ? nullptr
+             : "bins between two numbers";
 }
 
 constexpr Draw coarse{-4, 4, 0.5};  // some elements are equal
@@ -80,6 +97,7 @@ void histogram_samples(SampleList out) {
 constinit Op argsort_op{.name = "argsort",
                         .shape = argsort_shape,
                         .options = &options_type<AxisSortOptions>,
+                        .check = ranks_fit,
                         .differentiable = false,
                         .contiguous_inputs = true,
                         .samples = argsort_samples};
@@ -88,6 +106,7 @@ constinit Op searchsorted_op{.name = "searchsorted",
                              .shape = searchsorted_shape,
                              .promote = Promote::numeric,
                              .options = &options_type<SearchSortedOptions>,
+                             .check = any_options,
                              .differentiable = false,
                              .contiguous_inputs = true,
                              .samples = searchsorted_samples,
@@ -96,6 +115,7 @@ constinit Op searchsorted_op{.name = "searchsorted",
 constinit Op histogram_op{.name = "histogram",
                           .shape = histogram_shape,
                           .options = &options_type<HistogramOptions>,
+                          .check = bins_fit,
                           .differentiable = false,
                           .contiguous_inputs = true,
                           .samples = histogram_samples};

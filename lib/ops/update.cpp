@@ -16,6 +16,7 @@
 #include "lib/ops/entries.hpp"
 #include "lib/ops/ops.hpp"
 #include "lib/ops/samples.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/gather.hpp"
 #include "lib/table/options/join.hpp"
 #include "lib/table/options/reshape.hpp"
@@ -269,6 +270,7 @@ constinit Op sgd_update_op{.name = "sgd_update",
                            .shape = options_shape<SGDUpdateOptions, 1>,
                            .promoted = 0,
                            .options = &options_type<SGDUpdateOptions>,
+                           .check = any_options,
                            .updates = true,
                            .numbers = 1,
                            .argument_names = "x, gradient, rate"};
@@ -277,6 +279,7 @@ constinit Op momentum_update_op{.name = "momentum_update",
                                 .shape = options_shape<MomentumOptions, 2>,
                                 .promoted = 0,
                                 .options = &options_type<MomentumOptions>,
+                                .check = any_options,
                                 .updates = true,
                                 .numbers = 1,
                                 .argument_names = "x, velocity, gradient, rate"};
@@ -285,6 +288,7 @@ constinit Op adam_update_op{.name = "adam_update",
                             .shape = adam_shape<3>,
                             .promoted = 0,
                             .options = &options_type<AdamUpdateOptions>,
+                            .check = any_options,
                             .updates = true,
                             .numbers = 2,
                             .argument_names = "x, m, v, gradient, rate, step"};
@@ -293,6 +297,7 @@ constinit Op amsgrad_update_op{.name = "amsgrad_update",
                                .shape = adam_shape<4>,
                                .promoted = 0,
                                .options = &options_type<AdamUpdateOptions>,
+                               .check = any_options,
                                .updates = true,
                                .numbers = 2,
                                .argument_names = "x, m, v, largest, gradient, rate, step"};
@@ -301,6 +306,7 @@ constinit Op rmsprop_update_op{.name = "rmsprop_update",
                                .shape = options_shape<RMSpropUpdateOptions, 2>,
                                .promoted = 0,
                                .options = &options_type<RMSpropUpdateOptions>,
+                               .check = any_options,
                                .updates = true,
                                .numbers = 1,
                                .argument_names = "x, v, gradient, rate"};
@@ -309,6 +315,7 @@ constinit Op rmsprop_momentum_update_op{.name = "rmsprop_momentum_update",
                                         .shape = options_shape<RMSpropUpdateOptions, 3>,
                                         .promoted = 0,
                                         .options = &options_type<RMSpropUpdateOptions>,
+                                        .check = any_options,
                                         .updates = true,
                                         .numbers = 1,
                                         .argument_names = "x, v, velocity, gradient, rate"};
@@ -317,6 +324,7 @@ constinit Op adagrad_update_op{.name = "adagrad_update",
                                .shape = options_shape<AdagradUpdateOptions, 2>,
                                .promoted = 0,
                                .options = &options_type<AdagradUpdateOptions>,
+                               .check = any_options,
                                .updates = true,
                                .numbers = 1,
                                .argument_names = "x, sum, gradient, rate"};
@@ -331,6 +339,7 @@ constinit Op check_rate_op{.name = "check_rate",
                            .shape = same_as_input,
                            .promote = Promote::floating,
                            .options = &options_type<RateOptions>,
+                           .check = any_options,
                            .differentiable = false,
                            .contiguous_inputs = true,
                            .internal = true,
@@ -345,6 +354,7 @@ constexpr Op row_update(std::string_view name, ShapeRule shape, const OptionsTyp
           .shape = shape,
           .promoted = 0,
           .options = options,
+          .check = any_options,
           .updates = true,
           .internal = true,
           .numbers = numbers,

@@ -45,6 +45,9 @@ struct Inference {
   Body& view();
 };
 using ShapeRule = void (*)(Inference&);
+/// What is wrong in the options of a call, where the op's public function checks it and the shape
+/// rule relies on that: "an axis that its input does not have". Null if nothing is.
+using OptionsCheck = const char* (*)(const Inference&);
 
 enum class Fusion : std::uint8_t { opaque, pointwise, reduction, layout };
 
@@ -132,6 +135,7 @@ struct Op {
   const formulas::Domain domain = formulas::Domain::everything;  // of what inputs have come to
   const ResultDType result = ResultDType::of_inputs;
   const OptionsType* const options = nullptr;
+  const OptionsCheck check = nullptr;  // without it no file may give options
   const Needs needs = {};
   const Fusion fusion = Fusion::opaque;
   const bool differentiable = true;

@@ -17,8 +17,6 @@
 namespace reel::tracing {
 namespace {
 constexpr std::int64_t most_bytes_asked = 64;
-/// The op of a view. A view shares the elements of another value.
-constinit Op view_op{.name = "view"};
 }  // namespace
 
 std::string answer_of(const Tensor& x, HostRead read) {
@@ -131,7 +129,7 @@ const Tensor* Tracer::variable_read(const Variable& variable, const Tensor& valu
 }
 void Tracer::aliased(const Body& x, Body& made) {
   Step step;
-  step.op = &view_op;
+  step.op = &graph::view_op;
   step.inputs = {value_of(&x)};
   step.outputs = {add_view(step.inputs[0], x, &made)};
   if (capture_.values[static_cast<std::size_t>(step.outputs[0])].kind == Value::Kind::view)
@@ -238,7 +236,7 @@ std::vector<int> Tracer::add_names(std::span<const Tensor> names, std::span<cons
   std::vector<int> values;
   for (std::size_t i = 0; i < names.size(); ++i) {
     Step step;
-    step.op = &view_op;
+    step.op = &graph::view_op;
     step.inputs = {value_of(Access::body(of[i]))};
     const Value& base = capture_.values[static_cast<std::size_t>(step.inputs[0])];
     const bool of_view = base.kind == Value::Kind::view;

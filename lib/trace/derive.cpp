@@ -12,6 +12,7 @@
 #include "lib/gate/call_kernel.hpp"
 #include "lib/graph/shapes.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/option_checks.hpp"
 #include "lib/table/options/join.hpp"
 #include "lib/trace/loop.hpp"
 #include "lib/trace/replay.hpp"
@@ -257,17 +258,6 @@ class Deriver {
     return differs_ = true;
   }
 
-  /// Whether positions from first on, with these lengths and steps, are in [0, count).
-  static bool are_inside(std::int64_t first, const Shape& lengths, const std::int64_t* steps,
-                         std::int64_t count) {
-    std::int64_t last = first;
-    for (std::size_t i = 0; i < lengths.rank(); ++i) {
-      if (!lengths.data()[i]) return true;
-      const std::int64_t span = (lengths.data()[i] - 1) * steps[i];
-      (span < 0 ? first : last) += span;
-    }
-    return first >= 0 && last < count;
-  }
   /// What shape rules do not check, as the functions of ops have done so before.
   bool fits(const Step& step) {
     const OptionsView options = step.options.view();

@@ -37,7 +37,8 @@ Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& na
 }
 
 void Graph::verify(Caller caller) const try {
-  const std::string fault = graph::fault_of(*data_, data_->variables.size(), Context::here());
+  const std::string fault =
+      graph::fault_of(*data_, data_->variables.size(), Context::here(), data_->loaded);
   if (!fault.empty())
     fail<Error>(caller, "verify", "graph",
                 "values that are made before they are read, with the shapes of their ops", fault);

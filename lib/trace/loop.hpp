@@ -29,6 +29,9 @@ struct Loop : graph::Loop {
   std::vector<int> segments;    // where they end, in this tree or, of a gradient, in the other one
 
   std::vector<const graph::Graph*> bodies() const override;
+  bool stops_at(std::size_t segment) const override {
+    return segment < stops.size() && stops[segment];
+  }
   /// The segment of the tree where a path ends; -1 if it differs from a known one other than by an
   /// answer. For a gradient, `of` is the segment where the trip of the other loop ends.
   int add(const LoopPath& path, int of = -1);

@@ -85,6 +85,10 @@ class Run {
   }
   void make(int i, const Value& value, const Step* step) {
     const auto number = static_cast<std::size_t>(value.number);
+    if (!step &&
+        (value.kind == Value::Kind::computed || (value.kind == Value::Kind::view && data_.loaded)))
+      fail<Error>(caller_, "run", "name", "a value that a step makes",
+                  "\"" + names_[static_cast<std::size_t>(i)] + "\"");
     switch (value.kind) {
       case Value::Kind::argument:
         fail<Error>(caller_, "run", "options.feed",
@@ -120,8 +124,10 @@ class Run {
     return false;
   }
   void view_again(int i, const Step& step) {
-    if (!step.op->shape)
-      fail<Error>(caller_, "run", "options.feed", "a value that no alias reads", place_of(step));
+    if (step.op == &graph::view_op) {
+      here(i) = here(step.inputs[0]);
+      return;
+    }
     std::vector<Operand> inputs;
     for (const int input : step.inputs) inputs.emplace_back(here(input), caller_);
     SmallVector<Tensor, 2> outputs;
@@ -129,14 +135,22 @@ class Run {
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       if (step.outputs[k] == i) here(i) = outputs[k];
   }
+  /// The value in row-major order if the graph has it so: a view of what is fed may be strided.
+  Tensor in_order(int i) {
+    const Body& body = *Access::body(here(i));
+    return layout(i).contiguous && !body.contiguous ? contiguous_copy(body, caller_) : here(i);
+  }
   void compute(const Step& step) {
     if (step.user_code)
       fail<Error>(caller_, "run", "step", "an op of the library",
                   place_of(step) + ", a user's function");
     if (step.loop) return compute_loop(step);
+    std::vector<Tensor> held;
     std::vector<const Body*> inputs;
-    for (const int input : step.inputs)
-      inputs.push_back(input < 0 ? nullptr : Access::body(here(input)));
+    for (const int input : step.inputs) {
+      held.push_back(input < 0 ? Tensor() : in_order(input));
+      inputs.push_back(Access::body(held.back()));
+    }
     std::vector<Tensor> made;
     std::vector<Body*> outputs;
     for (const int output : step.outputs) {
@@ -167,9 +181,14 @@ class Run {
       fail<Error>(caller_, "run", "step", "an op, or a loop without a gradient", place_of(step));
     tracing::Tree tree;
     Step own = step;
+    std::vector<Tensor> inputs;
     for (int& input : own.inputs) {
       Value value{.kind = Value::Kind::argument, .number = static_cast<int>(tree.values.size())};
-      value.layout = graph::Layout(*Access::body(here(input)));
+      inputs.push_back(in_order(input));
+      value.layout = graph::Layout(*Access::body(inputs.back()));
+      if (value.layout.contiguous != layout(input).contiguous)
+        fail<Error>(caller_, "run", "options.feed", "a value that no strided input of a loop views",
+                    place_of(step));
       tree.values.push_back(std::move(value));
       input = static_cast<int>(tree.values.size()) - 1;
     }
@@ -187,8 +206,7 @@ class Run {
     tree.endings[0]->until_check = 0;
     tracing::Plan plan(tree);
     tracing::Replay replay(Context::here(), plan);
-    for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      replay.argument(static_cast<int>(i), here(step.inputs[i]));
+    for (std::size_t i = 0; i < inputs.size(); ++i) replay.argument(static_cast<int>(i), inputs[i]);
     if (!replay.run())
       fail<Error>(caller_, "run", "step", "a way through its trips that was captured",
                   place_of(step));
