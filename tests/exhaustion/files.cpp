@@ -20,6 +20,11 @@ struct Files : Program {
   optim::Adam adam{parameters(layer)}, second{parameters(other)};
   std::string text = "a text of some length, for the heap", read_text;
   ProjectorOptions shown;
+  Graph graph = [&] {
+    auto f = trace([&](Tensor v) { return sum(other(v), 0) * transpose(ones({1, 3})); });
+    f(ones({3, 2}));
+    return f.graph(ones({3, 2}));
+  }();
   explicit Files(unsigned variant) {
     const GeneratorScope scope(Generator(variant + 11));
     x = random::uniform({2 + 3 * (variant % 5), 7});
@@ -34,6 +39,8 @@ struct Files : Program {
     io::save_safetensors(path, tensors, options);
     for (const auto& [name, read] : io::load_safetensors(path)) results.add(read);
     save_and_load(results);
+    io::save_graph(path, graph);
+    results.add(static_cast<double>(io::load_graph(path).text().size()));
     write_events(results);
     const Profile profile = reel::profile([&] { exp(x); });  // may miss calls, for want of memory
     profile.to_text();
