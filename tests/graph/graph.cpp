@@ -278,6 +278,12 @@ TEST_CASE("a fault that is put into a graph is found", "[cpu][graph]") {
       }),
       "is a view of a value that does not exist");
   has(fault([&](auto& d) {
+        for (std::size_t i = 0; i < d.values.size(); ++i)
+          if (d.values[i].kind == graph::Value::Kind::view)
+            d.values[i].number = static_cast<int>(i);
+      }),
+      "is a view of a view");
+  has(fault([&](auto& d) {
         for (auto& value : d.values)
           if (value.kind == graph::Value::Kind::variable) value.number = 99;
       }),

@@ -261,6 +261,109 @@ TEST_CASE("a damaged graph is an error, or verifies and runs", "[cpu][graph]") {
   }
 }
 
+TEST_CASE("what does not fit in a graph's file is an error that says what", "[cpu][graph]") {
+  const Folder folder;
+  const std::string path = folder.file("x.safetensors");
+  const auto error = [&](const File& file, std::string_view from, std::string_view to) {
+    std::string json = file.json;
+    const std::size_t at = json.find(from);
+    INFO(json);
+    REQUIRE(at != json.npos);
+    json.replace(at, from.size(), to);
+    io::save_safetensors(path, file.tensors, {.metadata = {{std::string(key), json}}});
+    try {
+      io::load_graph(path);
+    } catch (const Error& refused) {
+      return std::string(refused.what());
+    }
+    return std::string("no error");
+  };
+  struct Case {
+    std::string_view from, to, part;
+  };
+  const auto check = [&](const File& file, std::initializer_list<Case> cases) {
+    for (const Case& each : cases) {
+      const std::string text = error(file, each.from, each.to);
+      INFO(each.from << " -> " << each.to << ": " << text);
+      CHECK(text.find(each.part) != text.npos);
+      CHECK(text.find("saved_damage.cpp:") != text.npos);
+    }
+  };
+  const Tensor x = random::normal({3, 4}), places = tensor({0, 2}), c = random::normal({4, 3});
+  const File chain = file_of(
+      "chain", [=](Tensor v) { return tanh(v) + transpose(c); }, x);
+  check(chain, {{"\"tanh\"", "\"no_such_op\"", "an op that this program has, got \"no_such_op\""},
+                {"\"version\":1", "\"version\":2", "a graph of version 1"},
+                {"\"version\":1,", "", "a graph with a version"},
+                {"\"tanh\"", "\"tanh.d0\"", "four inputs"},
+                {"\"tanh\"", "\"add\"", "it has 1 inputs"},
+                {"\"tanh\"", "\"sum\"", "options"},
+                {"\"tanh\"", "\"loop\"", "a loop"},
+                {"\"in\":[0]", "\"in\":[1]", "read before it is made"},
+                {"\"in\":[0]", "\"in\":[-1]", "missing"},
+                {"\"in\":[0]", "\"in\":[2147483648]", "a number of 32 bits"},
+                {"\"in\":[0]", "\"into\":[0]", "\"into\""},
+                {"\"shape\":[3,4]", "\"shape\":[4,4]", "by the rule of its op"},
+                {"\"shape\":[3,4]", "\"shape\":[3,-4]", "a shape"},
+                {"\"shape\":[3,4]", "\"shape\":[1,1,1,1,1,1,1,3,4]", "at most 8"},
+                {"\"dtype\":\"float32\"", "\"dtype\":\"float31\"", "a dtype"},
+                {"\"dtype\":\"float32\"", "\"dtype\":\"float64\"", "float64"},
+                {"\"strides\":[1,3]", "\"strides\":[1,4]", "the elements of its value"},
+                {"\"strides\":[1,3]", "\"strides\":[-1,9223372036854775807]", "the elements of"},
+                {"\"tensor\":\"constant 0\"", "\"tensor\":\"other\"", "no \"other\""},
+                {"\"kind\":\"computed\"", "\"kind\":\"view\"", "view"},
+                {"\"results\"", "\"writes\"", "members of a graph"}});
+  check(file_of(
+            "taken", [=](Tensor v) { return take(v, places, 1); }, x),
+        {{"\"axis\":1", "\"axis\":2", "an axis of its input"},
+         {"\"axis\":1", "\"axis\":-1", "an axis of its input"},
+         {"\"axis\":1", "\"axis\":\"1\"", "a number of 64 bits"},
+         {"\"axis\":1", "\"axes\":1", "\"axes\""},
+         {"{\"axis\":1}", "{}", "all options"}});
+  check(file_of(
+            "part", [](Tensor v) { return v(range(0, 3), range(1, 3)) + 0; }, x),
+        {{"\"starts\":[0,1]", "\"starts\":[0,3]", "a part of its input"},
+         {"\"starts\":[0,1]", "\"starts\":[0,-1]", "a part of its input"},
+         {"\"starts\":[0,1]", "\"starts\":[1]", "a part of its input"},
+         {"\"steps\":[1,1]", "\"steps\":[1,9223372036854775807]", "a part of its input"},
+         {"\"offset\":4", "\"offset\":8", "the view that its op makes"},
+         {"\"strides\":[4,1]", "\"strides\":[5,1]", "the view that its op makes"}});
+  check(file_of(
+            "turned",
+            [](Tensor v) {
+              return transpose(v, {1, 0}) + 0;
+            },
+            x),
+        {{"\"axes\":[1,0]", "\"axes\":[1,1]", "the axes of its input"},
+         {"\"axes\":[1,0]", "\"axes\":[1,7]", "the axes of its input"}});
+  check(file_of(
+            "sums",
+            [](Tensor v) {
+              return sum(v, {0, 1}) + mean(v, 1, keepdims);
+            },
+            x),
+        {{"\"axes\":[0,1]", "\"axes\":[1,0]", "sorted axes"},
+         {"\"axes\":[0,1]", "\"axes\":[0,9]", "sorted axes"},
+         {"\"keepdims\":true", "\"keepdims\":1", "true or false"}});
+  check(file_of(
+            "image",
+            [](Tensor v) {
+              return max_pool2d(reshape(v, {1, 3, 4, 1}), 2);
+            },
+            x),
+        {{"\"window\":[2,2]", "\"window\":[2]", "a geometry"},
+         {"\"window\":[2,2]", "\"window\":[0,2]", "a geometry"},
+         {"\"before\":[0,0]", "\"before\":[9,0]", "an element of the image"},
+         {"\"stride\":[2,2]", "\"stride\":[2,9]", "an element of the image"},
+         {"\"shape\":[1,3,4,1]", "\"shape\":[1,3,4,2]", "a"}});
+  check(file_of(
+            "draw", [](Tensor v) { return v + random::gamma(2.0, {4}) + dropout(v, 0.5); }, x),
+        {{"\"kind\":8", "\"kind\":77", "a distribution"},
+         {"\"a\":\"2\"", "\"a\":\"-2\"", "a distribution"},
+         {"\"a\":\"2\"", "\"a\":\"nan\"", "a distribution"},
+         {"\"a\":\"0.5\"", "\"a\":\"1.5\"", "a probability"}});
+}
+
 TEST_CASE("every cut of a graph's file is an error", "[cpu][graph]") {
   const Folder folder;
   const std::string path = folder.file("x.safetensors");
