@@ -40,10 +40,9 @@ class Reader {
   Shared<const reel::detail::GraphData> graph() {
     auto data = make_shared_of<reel::detail::GraphData>();
     data->loaded = true;
-    std::int64_t version = 0;
-    members([&](const std::string& key) {
+    members({"version", "arguments", "variables", "graph"}, [&](const std::string& key) {
       if (key == "version") {
-        if ((version = number()) != graph_version)
+        if (const std::int64_t version = number(); version != graph_version)
           fail("a graph of version " + std::to_string(graph_version), std::to_string(version));
       } else if (key == "arguments") {
         json_.elements([&] { data->arguments.push_back(json_.string()); });
@@ -56,7 +55,6 @@ class Reader {
       }
     });
     json_.expect_end();
-    if (!version) fail("a graph with a version", "none");
     for (const Value& value : data->values) {
       if (value.kind != Value::Kind::variable) continue;
       const auto i = static_cast<std::size_t>(value.number);
@@ -75,15 +73,19 @@ class Reader {
   [[noreturn]] void unknown(const std::string& key) const {
     fail("members of a graph", "\"" + escaped(key.substr(0, 60)) + "\"");
   }
-  /// json_.members(), each key once.
+  /// json_.members(), each key once. Some must be there, also so that a short text makes no large
+  /// object.
   template <class F>
-  void members(const F& f) {
+  void members(std::initializer_list<std::string_view> required, const F& f) {
     std::set<std::string> known;
     json_.members([&](const std::string& key) {
       if (!known.insert(key).second)
         fail("each member once", "\"" + escaped(key.substr(0, 60)) + "\"");
       f(key);
     });
+    for (const std::string_view key : required)
+      if (!known.contains(std::string(key)))
+        fail("\"" + std::string(key) + "\" in an object of the graph", "none");
   }
   template <class T>
   T number_of(std::string_view what) {
@@ -145,7 +147,7 @@ class Reader {
   }
   void variable(reel::detail::GraphData& data) {
     std::string name, of;
-    members([&](const std::string& key) {
+    members({"name", "tensor"}, [&](const std::string& key) {
       if (key == "name")
         name = json_.string();
       else if (key == "tensor")
@@ -159,7 +161,7 @@ class Reader {
 
   void graph(graph::Graph& graph, int depth) {
     if (depth > most_loops_inside) fail("at most 16 loops inside of each other", "more");
-    members([&](const std::string& key) {
+    members({"values", "blocks"}, [&](const std::string& key) {
       if (key == "values")
         json_.elements([&] { value(graph.values.emplace_back()); });
       else if (key == "blocks")
@@ -176,7 +178,7 @@ class Reader {
     Shape lengths, strides;
     bool strided = false;
     Layout& layout = value.layout;
-    members([&](const std::string& key) {
+    members({"kind", "dtype", "shape"}, [&](const std::string& key) {
       if (key == "kind") {
         const std::string text = json_.string();
         const auto kind = std::find(std::begin(kinds), std::end(kinds), text);
@@ -242,7 +244,7 @@ class Reader {
   }
 
   void block(graph::Segment& segment, int depth) {
-    members([&](const std::string& key) {
+    members({"steps"}, [&](const std::string& key) {
       if (key == "steps") {
         json_.elements([&] { segment.steps.push_back(step(depth)); });
       } else if (key == "ask") {
@@ -262,10 +264,11 @@ class Reader {
         unknown(key);
       }
     });
+    if (segment.ends == !segment.branches.empty()) fail("\"results\" or \"branches\"", "others");
   }
   graph::Branch branch() {
     graph::Branch branch{{}, -1};
-    members([&](const std::string& key) {
+    members({"answer", "block"}, [&](const std::string& key) {
       if (key == "answer")
         branch.answer = bytes();
       else if (key == "block")
@@ -300,7 +303,7 @@ class Reader {
   }
   Step question() {
     Step step;
-    members([&](const std::string& key) {
+    members({"in", "read"}, [&](const std::string& key) {
       if (key == "in") {
         step.inputs = ids();
       } else if (key == "read") {
@@ -319,7 +322,7 @@ class Reader {
     Step step;
     std::string name;
     bool has_options = false;
-    members([&](const std::string& key) {
+    members({"op", "in", "out"}, [&](const std::string& key) {
       if (key == "op") {
         find_op(name = json_.string(), step);
       } else if (key == "in") {
@@ -343,7 +346,6 @@ class Reader {
         unknown(key);
       }
     });
-    if (!step.op) fail("an op for each step", "none");
     if ((step.op->options != nullptr) != has_options || (step.op == &graph::loop_op) != !!step.loop)
       fail("what the op has", "options or a loop too much, or none for " + escaped(name));
     return step;
@@ -363,7 +365,7 @@ class Reader {
   void options(const OptionsType& type, void* place) {
     const OptionsMembers list(&type, place);
     std::size_t found = 0;
-    members([&](const std::string& key) {
+    members({}, [&](const std::string& key) {
       const auto member = std::find_if(list.begin(), list.end(),
                                        [&](const OptionsMember& each) { return each.name == key; });
       if (member == list.end()) unknown(key);
@@ -426,7 +428,7 @@ class Reader {
   std::shared_ptr<const graph::Loop> loop(int depth) {
     auto made = std::make_shared<tracing::Loop>();
     tracing::Loop& loop = *made;
-    members([&](const std::string& key) {
+    members({"name", "bodies"}, [&](const std::string& key) {
       if (key == "name")
         loop.name = json_.string();
       else if (key == "states")
@@ -464,7 +466,7 @@ class Reader {
   }
   void body(tracing::Loop& loop, int depth) {
     tracing::Loop::Way& way = loop.ways.emplace_back(tracing::Loop::Way{-1, 0, {}});
-    members([&](const std::string& key) {
+    members({"graph"}, [&](const std::string& key) {
       if (key == "segment") {
         way.segment = small();
       } else if (key == "kept") {
