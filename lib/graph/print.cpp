@@ -272,11 +272,15 @@ std::uint64_t Graph::hash() const try {
     if (value.kind == Kind::constant && value.constant.defined() &&
         value.constant.device() == cpu()) {
       const Body& body = *Access::body(value.constant);
-      for (std::int64_t i = 0; i < body.elements; ++i) {
+      Shape shape =
+          body.shape;  // but for what is repeated, which may be far more than memory holds
+      for (int axis = 0; axis < body.rank() && body.elements; ++axis)
+        if (!body.strides[axis]) shape.data()[axis] = 1;
+      for (std::int64_t i = 0; i < shape.elements(); ++i) {
         std::int64_t rest = i, place = 0;  // of element i in row-major order
         for (int axis = body.rank() - 1; axis >= 0; --axis) {
-          place += rest % body.shape.data()[axis] * body.strides[axis];
-          rest /= body.shape.data()[axis];
+          place += rest % shape.data()[axis] * body.strides[axis];
+          rest /= shape.data()[axis];
         }
         const std::int64_t size = size_of(body.dtype);
         add({reinterpret_cast<const char*>(body.data) + place * size,
