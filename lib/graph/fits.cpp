@@ -217,7 +217,10 @@ class Fit {
     unsigned needs = 0;
     for (std::size_t i = 0; i < inputs; ++i)
       if (step_.outputs[i] >= 0) needs |= op_.needs.of[std::min<std::size_t>(i, 3)] | 1u << 16;
-    bool complete = needs >> 16 && (outputs > 1 || at(0) >= 0);
+    bool given = false;  // of an output that has a gradient
+    for (std::size_t i = 0; i < outputs; ++i)
+      given |= static_cast<int>(i) != op_.kept && at(i) >= 0;
+    bool complete = needs >> 16 && given;
     for (std::size_t i = 0; i < inputs && i < 8; ++i)
       complete &= !(needs >> i & 1) || at(outputs + i) >= 0;
     for (std::size_t i = 0; i < outputs && i < 8; ++i)
