@@ -109,10 +109,12 @@ const char* geometry_fits(const Inference& call) {
   const std::size_t axes = o.stride.rank();
   bool fits = axes >= 1 && axes <= 3 && x.rank() == axes + 2 && all_from(1, o.stride, axes) &&
               all_from(1, o.dilation, axes) && all_from(0, o.before, axes) &&
-              all_from(0, o.sizes, axes) && o.groups >= 1 && call.input(1).shape.rank() == x.rank();
+              all_from(0, o.sizes, axes) && o.groups >= 1 && o.groups < 1 << 20 &&
+              call.input(1).shape.rank() == x.rank();
   const bool has_activation = &call.op == &convolution_dense_op;
   fits &= o.activation >= Activation::none &&
           o.activation <= (has_activation ? Activation::tanh : Activation::none);
+  for (const std::int64_t length : call.input(1).shape) fits &= length >> 40 == 0;
   if (!fits) return "a geometry";
   const bool of_weights = &call.op == &convolution_weights_op,
              of_data = &call.op == &convolution_data_op;

@@ -80,12 +80,16 @@ bool slice_fits(const SliceOptions& slice, const Shape& shape) {
   const std::size_t rank = shape.rank();
   if (slice.starts.rank() != rank || slice.lengths.rank() != rank || slice.steps.rank() != rank)
     return false;
-  for (std::size_t a = 0; a < rank; ++a)
-    if (const bool gone = slice.dropped >> a & 1;
-        slice.lengths.data()[a] < 0 || (gone && slice.lengths.data()[a] != 1) ||
-        !are_inside(slice.starts.data()[a], Shape({slice.lengths.data()[a]}),
-                    slice.steps.data() + a, shape.data()[a]))
+  // Steps over strides of the whole must not overflow, whatever is not stepped to.
+  const std::int64_t most = (std::int64_t{1} << 60) / std::max<std::int64_t>(shape.elements(), 1);
+  for (std::size_t a = 0; a < rank; ++a) {
+    const std::int64_t start = slice.starts.data()[a], length = slice.lengths.data()[a],
+                       step = slice.steps.data()[a];
+    const bool gone = slice.dropped >> a & 1;
+    if (length < 0 || (gone && length != 1) || step > most || step < -most || start < -1 ||
+        start > shape.data()[a] || !are_inside(start, Shape({length}), &step, shape.data()[a]))
       return false;
+  }
   const int kept = static_cast<int>(rank) - std::popcount(slice.dropped),
             made = kept + std::popcount(slice.added);
   return slice.dropped >> rank == 0 && made <= static_cast<int>(Shape::max_rank) &&
