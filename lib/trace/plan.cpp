@@ -13,18 +13,24 @@ std::unique_ptr<PlannedLoop> planned_loop(const Loop& loop) {
   auto planned = std::make_unique<PlannedLoop>();
   planned->loop = &loop;
   planned->kept.resize(loop.states + loop.arrays);
+  const auto keep = [&](const graph::Graph& body, int v, std::size_t first) {
+    if (v < 0) return;
+    const Value* value = &body.values[static_cast<std::size_t>(v)];
+    if (value->kind == Value::Kind::view)
+      value = &body.values[static_cast<std::size_t>(value->number)];
+    const auto number = static_cast<std::size_t>(value->number);
+    if (value->kind != Value::Kind::argument || number < first) return;
+    if (planned->kept.size() <= number) planned->kept.resize(number + 1);
+    planned->kept[number] = true;
+  };
   for (const graph::Graph* body : loop.bodies())
-    for (const Segment& each : body->segments)
-      for (const int result : each.results) {
-        if (result < 0) continue;
-        const Value* value = &body->values[static_cast<std::size_t>(result)];
-        if (value->kind == Value::Kind::view)
-          value = &body->values[static_cast<std::size_t>(value->number)];
-        if (value->kind != Value::Kind::argument) continue;
-        const auto number = static_cast<std::size_t>(value->number);
-        if (planned->kept.size() <= number) planned->kept.resize(number + 1);
-        planned->kept[number] = true;
-      }
+    for (const Segment& each : body->segments) {
+      for (const int result : each.results) keep(*body, result, 0);
+      // The result of a loop inside may be one of its inputs. A state is a tensor of its own.
+      for (const Step& step : each.steps)
+        for (std::size_t i = 0; step.loop && i < step.inputs.size(); ++i)
+          keep(*body, step.inputs[i], loop.states);
+    }
   // The trips of a gradient add to sums. Nothing keeps those of a trip.
   for (std::size_t i = 0; loop.gradient && i < loop.states; ++i)
     planned->owned.push_back(!planned->kept[i]);

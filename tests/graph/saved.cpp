@@ -191,6 +191,16 @@ TEST_CASE("branches and loops are saved", "[cpu][graph]") {
                 return last.b + sum(made, 0);
               },
               {random::normal({4, 2})});
+  check_saved("a row that a branch returns",
+              [](Tensor x) {
+                const auto [last, made] = scan(zeros({2}), x, [](Tensor s, Tensor row) {
+                  const Tensor next = cond(
+                      sum(row) > 0, [&] { return row; }, [&] { return s; });
+                  return std::pair(next, next + row);
+                });
+                return last * 2 + sum(made, 0);
+              },
+              {random::normal({6, 2})});
   check_saved("repeat and cond",
               [](Tensor x) {
                 return repeat(4, x, [](Tensor s, Tensor i) {

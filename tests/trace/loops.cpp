@@ -133,6 +133,22 @@ TEST_CASE("one capture of a loop serves every number of trips", "[cpu]") {
             several({3}, 30), 0) == 4);
 }
 
+TEST_CASE("a branch may return a row of the loop around it", "[cpu]") {
+  const auto f = [](Tensor x) {
+    const auto [last, made] = scan(zeros({2}), x, [](Tensor s, Tensor row) {
+      const Tensor next = cond(
+          sum(row) > 0, [&] { return row; }, [&] { return s; });
+      return std::pair(next, next + row);
+    });
+    return last * 2 + sum(made, 0);
+  };
+  auto fast = trace<Tensor(Tensor)>(f);
+  for (int i = 0; i < 20; ++i) {
+    const Tensor x = random::normal({6, 2});
+    CHECK(allclose(fast(x), f(x), near_enough));
+  }
+}
+
 TEST_CASE("a loop that writes a Variable in some calls is one step in no call", "[cpu]") {
   for (const bool first : {true, false}) {  // whether the first call writes
     Variable w("w", zeros({2}));
