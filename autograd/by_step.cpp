@@ -8,6 +8,7 @@
 #include "autograd/playing.hpp"
 #include "autograd/tape_access.hpp"
 #include "autograd/unconnected.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/text.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/gate/call_kernel.hpp"
@@ -88,9 +89,7 @@ debug::GradientsByStep TapeAccess::by_step(GradientTape& tape, const Operand& ta
     const std::string op(each.op->name);
     const Caller site = each.site();
     playback.play_down_to(i);
-    const std::string_view file = site.file ? site.file : "no line";
-    found.uses.push_back({op, fmt::format("{}:{}", file.substr(file.rfind('/') + 1), site.line),
-                          upstream, norm_of(total(), before), 0});
+    found.uses.push_back({op, line_text(site), upstream, norm_of(total(), before), 0});
   }
   playback.play_rest();
   found.norm = norm_of(total());

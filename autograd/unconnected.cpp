@@ -7,19 +7,13 @@
 
 #include "autograd/playing.hpp"
 #include "lib/body/dtypes.hpp"
+#include "lib/body/line.hpp"
 #include "lib/gate/gate.hpp"
 
 namespace reel {
 std::string place_of(const Op& op, Caller site) {
-  std::string text(op.function.empty() ? op.name : op.function);
-  if (!site.file) return text;
-  const std::string_view file(site.file);
-  const std::size_t slash = file.rfind('/');
-  return text.append(" (")
-      .append(file.substr(slash == std::string_view::npos ? 0 : slash + 1))
-      .append(":")
-      .append(std::to_string(site.line))
-      .append(")");
+  const std::string text(op.function.empty() ? op.name : op.function);
+  return site.file ? text + " (" + line_text(site) + ")" : text;
 }
 
 std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t start,

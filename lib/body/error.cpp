@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lib/body/error.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/text.hpp"
 
 namespace reel {
@@ -58,6 +59,11 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
   return text;
 }
 }  // namespace
+
+std::string line_text(Caller site, std::string_view none) {
+  return site.file ? std::string(last_part(site.file)) + ":" + std::to_string(site.line)
+                   : std::string(none);
+}
 
 const char* MemoryError::what() const noexcept { return *text_ ? text_ : Error::what(); }
 

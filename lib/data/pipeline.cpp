@@ -10,6 +10,7 @@
 #include <reel/pinned.hpp>
 
 #include "lib/body/hash.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/text.hpp"
 #include "lib/io/file.hpp"
 
@@ -73,12 +74,8 @@ void throw_item_error(const Notes& notes, std::string_view step, const std::stri
   } catch (...) {
     text = "an exception that is no std::exception";
   }
-  std::string line;
-  if (notes.caller.file) {
-    const std::string_view file = notes.caller.file;
-    line = std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(notes.caller.line);
-    line += ": ";
-  }
+  std::string line = line_text(notes.caller, "");
+  if (!line.empty()) line += ": ";
   line += std::string(step) + ": ";
   if (text.starts_with(line)) text.erase(0, line.size());
   throw ItemError(line + io::escaped(item) + ": " + text, cause);

@@ -7,16 +7,12 @@
 
 #include "autograd/playing.hpp"
 #include "autograd/tape_access.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/text.hpp"
 #include "lib/debug/table.hpp"
 
 namespace reel {
 namespace {
-std::string site_text(Caller site) {
-  if (!site.file) return "no line";
-  const std::string_view file = site.file;
-  return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(site.line);
-}
 /// The part of both paths that is equal.
 std::string_view common_scope(std::string_view a, std::string_view b) {
   std::size_t end = 0;
@@ -47,7 +43,7 @@ class TapeNodes {
     const Record& record = reel_[i];
     DrawnNode node;
     node.op = record.op->name;
-    node.site = site_text(record.site());
+    node.site = line_text(record.site());
     node.name = "#" + std::to_string(nodes.size() + 1);
     node.label = node.name + " " + node.op;
     node.title =

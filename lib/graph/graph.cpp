@@ -7,6 +7,7 @@
 
 #include "lib/body/access.hpp"
 #include "lib/body/dtypes.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/live.hpp"
 #include "lib/body/text.hpp"
 
@@ -78,11 +79,8 @@ std::string element_text(const Body& x, std::int64_t i) {
 }
 
 std::string place_of(const Step& step) {
-  std::string text(step.op ? step.op->name : "an op");
-  if (!step.site.file) return text;
-  const std::string_view path = step.site.file;
-  return text.append(" at ").append(path.substr(path.rfind('/') + 1)) + ":" +
-         std::to_string(step.site.line);
+  const std::string text(step.op ? step.op->name : "an op");
+  return step.site.file ? text + " at " + line_text(step.site) : text;
 }
 
 }  // namespace reel::graph

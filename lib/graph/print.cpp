@@ -8,6 +8,7 @@
 #include "lib/body/access.hpp"
 #include "lib/body/dtypes.hpp"
 #include "lib/body/hash.hpp"
+#include "lib/body/line.hpp"
 #include "lib/body/text.hpp"
 #include "lib/graph/graph.hpp"
 
@@ -24,11 +25,7 @@ std::string id(int value) {
   std::string text("%");
   return value < 0 ? "none" : text + std::to_string(value);
 }
-std::string site_text(const Step& step) {
-  if (!step.site.file) return {};
-  const std::string_view path = step.site.file;
-  return std::string(path.substr(path.rfind('/') + 1)) + ":" + std::to_string(step.site.line);
-}
+std::string site_text(const Step& step) { return line_text(step.site, ""); }
 std::string options_text(const Step& step) {
   return step.options.view().type ? to_string(step.options.view()) : std::string();
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A line of the program in words.
+#pragma once  // defined in lib/body/error.cpp
+#include <string>
+#include <string_view>
+
+#include <reel/caller.hpp>
+
+namespace reel {
+/// "model.cpp:12"; `none` if there is no line.
+std::string line_text(Caller site, std::string_view none = "no line");
+}  // namespace reel
