@@ -166,11 +166,13 @@ enum class Fold : std::uint8_t { none, steps, scopes };
 /// A picture of a graph in layers, as SVG. Throws Error where libreel_debug.so cannot be opened.
 REEL_API std::string to_svg(const Graph& graph, Fold fold = Fold::none,
                             Caller caller = Caller::here());
-/// A picture of the ops that a tape has recorded, before gradient() releases them. Ops have the
-/// names of those of `variables` that they read; a layer is what reads "encoder.weight" and
-/// "encoder.bias", and other ops of the same line after it. Of the results that the tape keeps for
-/// its gradients, red boxes are not finite, orange ones saturated, grey ones 0. Throws Error where
-/// libreel_debug.so cannot be opened.
+/// A picture of the ops that a tape has recorded. Draw it before gradient(), which releases them.
+/// - The box of an op that reads one of `variables` shows the name of the Variable.
+/// - An op that reads "encoder.weight" or "encoder.bias" belongs to the layer "encoder". An op that
+///   reads a result of this layer, and is called at the same line, belongs to the layer too.
+/// - The colour tells about the values that the tape keeps for its gradients. A value of a red box
+///   is not finite, values of an orange box are saturated, and those of a grey box are 0.
+/// Throws TapeError after gradient(), and Error where libreel_debug.so cannot be opened.
 ///
 ///     std::string svg = debug::to_svg(tape, parameters(model), debug::Fold::steps);
 REEL_API std::string to_svg(const GradientTape& tape, const std::vector<Variable>& variables = {},
