@@ -40,6 +40,9 @@ struct Modes {
     fiber.autocast = autocast;
     fiber.device = device;
     if (autocast != DType::float32) fiber.mode |= autocasts;
+    watch(fiber);
+  }
+  void watch(Context& fiber) const {
     fiber.observers = observers;
     if (observers) fiber.mode |= observed;
   }
@@ -96,6 +99,8 @@ struct Example : Interceptor {
   bool outside(const detail::Function<void()>& what) override;
   /// Waits until the elements are there.
   void await(Body& body);
+  /// Goes back to the thread. What it has begun to watch, such as a debugger, watches this too.
+  void wait();
   void require_stack(Caller caller, std::string_view op) const;
   /// A call of parallel() on this fiber.
   void branch_out(std::size_t branches, detail::Branches run, const void* what);
@@ -228,6 +233,7 @@ class Batch {
       } catch (...) {
         each.answer = std::current_exception();
       }
+      modes_.observers = outer_.observers;
       ready_.push_back(&each);
     }
   }
@@ -296,7 +302,7 @@ void Example::branch_out(std::size_t branches, detail::Branches f, const void* w
     }
   }
   made.joins = true;
-  while (made.running) fiber->wait();
+  while (made.running) wait();
   forks = made.outer;
   require_going_on();
   if (made.drew) {
@@ -349,12 +355,18 @@ void Example::aliased(const Body& x, Body& made) {
   await(const_cast<Body&>(x));
   StandIns::show(made, Access::share(const_cast<Body*>(&x)));
 }
+void Example::wait() {
+  Context& context = Context::here();
+  const bool inherits = context.observers == batch.modes_.observers;
+  fiber->wait();
+  if (inherits) batch.modes_.watch(context);
+}
 void Example::await(Body& body) {
   Node* const node = batch.agenda_.node_of(body);
   if (!node) return;
   if (!batch.stopped_) {
     awaited = node;
-    fiber->wait();
+    wait();
   }
   require_going_on();
   if (node->error) std::rethrow_exception(node->error);
@@ -363,7 +375,7 @@ bool Example::outside(const detail::Function<void()>& what) {
   require_going_on();
   generator = thread_generator();
   asked = &what;
-  fiber->wait();
+  wait();
   require_going_on();
   if (answer) std::rethrow_exception(std::exchange(answer, nullptr));
   return true;
