@@ -39,6 +39,7 @@ constinit const ContextHooks context_hooks = {
           debug_thread();
         },
     .ended = detail::ProfileSession::context_ended,
+    .measure = detail::measure,
 };
 constinit const CoreOps core_ops = {
     .add = add_op,

@@ -10,11 +10,12 @@
 Then `reel-diff --by op,shape --tolerance 1e-5 reel.log torch.log` matches ops by name and shape. Names of ops that reel
 has under another name are translated. The backward pass is in the log too."""
 import math
+import platform
 import traceback
 
 import numpy
 
-TITLE = "reel log 1"
+TITLE = "reel log 2"
 COLUMNS = "step number op line dtype shape low high norm hash".split()
 # Names of aten, and what reel calls them.
 NAMES = {"mm": "matmul", "bmm": "matmul", "addmm": "matmul_add", "mul": "multiply", "sub": "subtract", "div": "divide",
@@ -62,7 +63,7 @@ def TorchLog(path):
     class Log(TorchDispatchMode):
         def __enter__(self):
             self.file, self.step, self.number = open(path, "w", encoding="utf-8"), 0, 0
-            print(TITLE, "\t".join(COLUMNS), sep="\n", file=self.file)
+            print(TITLE, f"# PyTorch {torch.__version__} on {platform.machine()}", "\t".join(COLUMNS), sep="\n", file=self.file)
             return super().__enter__()
 
         def __exit__(self, *error):

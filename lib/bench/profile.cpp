@@ -9,11 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include <reel/error.hpp>
 #include <reel/references.hpp>
 
+#include "lib/body/line.hpp"
 #include "lib/body/utf8.hpp"
 #include "lib/table/op.hpp"
 
@@ -27,11 +29,7 @@ std::string name_of(const Op* op, Part part) {
 }
 
 namespace {
-std::string line_of(const SpanKey& key) {
-  if (!key.file) return "no line";
-  const std::string_view file = key.file;
-  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), key.line);
-}
+std::string line_of(const SpanKey& key) { return line_text({key.file, key.line}); }
 
 std::string time_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
@@ -92,6 +90,46 @@ Profile ProfileRun::finish() try {
   return Profile(std::exchange(session_, nullptr)->end());
 } catch (const std::bad_alloc&) {
   fail_memory(caller_, "profile");
+}
+
+namespace {
+class Measured final : public MeasuredRun {
+ public:
+  explicit Measured(Observer& observer) : session_(&ProfileSession::begin(&observer)) {}
+  ~Measured() override try { end(); } catch (const std::bad_alloc&) {
+  }
+  void end() override {
+    if (session_) profile_.emplace(std::exchange(session_, nullptr)->end());
+  }
+  std::string title() const override {
+    const std::string text = profile_->to_text();
+    return text.substr(0, text.find('\n'));
+  }
+  Rows rows(bool by_line) const override {
+    Rows all = {
+        {by_line ? "line" : "op", "calls", "self us", "total us", "device us", "moved", "results"}};
+    const auto microseconds = [](double x) { return fmt::format("{:.1f}", x * 1e6); };
+    for (const ProfileRow& row : profile_->rows(by_line ? ProfileBy::line : ProfileBy::op))
+      all.push_back({row.name, std::to_string(row.calls), microseconds(row.self_seconds),
+                     microseconds(row.total_seconds), microseconds(row.device_seconds),
+                     bytes_text(row.moved_bytes), bytes_text(row.result_bytes)});
+    return all;
+  }
+  Rows memory() const override {
+    Rows all;
+    for (const ProfileMemoryRow& row : profile_->memory())
+      all.push_back({bytes_text(row.bytes), row.op, row.line});
+    return all;
+  }
+  void write(std::string_view path) const override { profile_->write_chrome_trace(path, {}); }
+
+ private:
+  ProfileSession* session_;
+  std::optional<Profile> profile_ = {};
+};
+}  // namespace
+std::unique_ptr<MeasuredRun> measure(Observer& observer) {
+  return std::make_unique<Measured>(observer);
 }
 }  // namespace detail
 

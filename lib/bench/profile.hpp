@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lib/bench/live_blocks.hpp"
+#include "lib/flow/hooks.hpp"
 #include "lib/flow/observer.hpp"
 
 namespace reel::detail {
@@ -169,8 +170,9 @@ struct DeviceTrack {
 
 class ProfileSession {
  public:
-  /// Watches this thread, and threads that use the library for the first time.
-  static ProfileSession& begin();
+  /// Watches this thread, and threads that use the library for the first time. Where an observer
+  /// begins and ends it, also while it is notified, pass this observer as `behind`.
+  static ProfileSession& begin(Observer* behind = nullptr);
   /// Ends it, and gives what it has measured. The session is deleted, also where memory ends here.
   ProfileData* end();
   const int process;
@@ -190,10 +192,13 @@ class ProfileSession {
   ProfileSession();
   void leave() noexcept;  // the list of sessions
   void watch(Context& context);
+  /// Whether this thread notified the recorder, which it does no more.
+  bool unlink(Recorder& recorder);
   void see(Device device);
   /// What makes blocks on this thread now.
   SpanKey maker(const Context& context) const;
   ProfileSession* next_ = nullptr;
+  Observer* behind_ = nullptr;
   const Moment begin_;
   const std::int64_t live_before_;
   std::vector<Recorder*> recorders_;
@@ -235,6 +240,8 @@ struct ProfileData {
 /// The hook of a thread's first context. The first one of the process starts the profile that the
 /// environment asks for.
 void profile_thread(Context& context) noexcept;
+/// The hook of the debugger.
+std::unique_ptr<MeasuredRun> measure(Observer& observer);
 /// "matmul", "gradient of matmul", "backward pass".
 std::string name_of(const Op* op, Part part);
 }  // namespace reel::detail

@@ -72,12 +72,19 @@ namespace {
 constexpr BlockWatch watching = {ProfileSession::block_taken, ProfileSession::block_given};
 }
 
-ProfileSession& ProfileSession::begin() {
+ProfileSession& ProfileSession::begin(Observer* behind) {
   Context& context = Context::here();
   std::unique_ptr<ProfileSession> session(new ProfileSession);
   auto recorder = std::make_unique<Recorder>(*session, context, 0);
   session->recorders_.push_back(recorder.get());
-  start_owned(*recorder.release(), sizeof(Recorder));
+  if (behind) {
+    recorder->bytes = sizeof(Recorder);
+    recorder->next = behind->next;
+    session->behind_ = behind;
+    behind->next = recorder.release();
+  } else {
+    start_owned(*recorder.release(), sizeof(Recorder));
+  }
   const Locked held(Lock::profiles);
   session->next_ = sessions;
   __atomic_store_n(&block_watch, &watching, __ATOMIC_RELEASE);
@@ -160,11 +167,18 @@ void ProfileSession::leave() noexcept {
   *link = next_;
   if (!sessions) __atomic_store_n(&block_watch, nullptr, __ATOMIC_RELEASE);
 }
+bool ProfileSession::unlink(Recorder& recorder) {
+  if (stop_observing(recorder)) return true;
+  // While an observer is notified, the list of this thread is put aside.
+  if (!behind_ || behind_->next != &recorder) return false;
+  behind_->next = recorder.next;
+  return true;
+}
 void ProfileSession::Delete::operator()(ProfileSession* session) const noexcept {
   bool left = false;  // a thread that goes on
   for (Recorder* const each : session->recorders_) {
     left |= !each->thread_ended_ && &each->context_ != Context::current();
-    if (each->thread_ended_)
+    if (each->thread_ended_ || session->unlink(*each))
       delete each;
     else
       end_observing(each);

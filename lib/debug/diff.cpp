@@ -14,7 +14,7 @@
 #include <vector>
 
 namespace {
-constexpr std::string_view title = "reel log 1";
+constexpr std::string_view title = "reel log 2";
 constexpr std::size_t columns = 10;
 
 constexpr std::string_view usage =
@@ -23,7 +23,8 @@ constexpr std::string_view usage =
 Compares the logs of two runs, as REEL_DEBUG=log:FILE, debug::Log and tools/torch_log.py write them.
 Results are matched by step, dtype, op, line and shape, and the order among equal ones. So one run
 may have ops that the other does not, or another order. Names the first result that differs.
-  --tolerance T   compares range and norm, relative to the norm, instead of each bit
+  --tolerance T   compares range and norm, relative to the norm, instead of each bit: for a CPU and
+                  a GPU, two machines, or a run that is traced and one that is not
   --by NAMES      what must be equal for a match, some of op,line,shape (default: all three)
   --all           names every result that differs
 The status is 0 if all that is in both is equal, 1 if not, 2 for an error.
@@ -61,7 +62,11 @@ T number(const std::string& word, const std::string& place) {
   return value;
 }
 
-std::vector<Result> read(const std::string& path) {
+struct Log {
+  std::string writer;  // the library and the machine
+  std::vector<Result> results;
+};
+Log read(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw Failure{printable(path) + ": expected a file that can be read, got none"};
   std::string line;
@@ -69,9 +74,12 @@ std::vector<Result> read(const std::string& path) {
   if (line != title)
     throw Failure{fmt::format("{}: expected a log that begins with \"{}\", got \"{}\"",
                               printable(path), title, printable(line))};
+  Log log;
+  std::vector<Result>& all = log.results;
+  std::getline(file, line);
+  log.writer = printable(line.substr(std::min<std::size_t>(line.size(), 2)));
   std::getline(file, line);  // the names of the columns
-  std::vector<Result> all;
-  for (int n = 3; std::getline(file, line); ++n) {
+  for (int n = 4; std::getline(file, line); ++n) {
     const std::string place = fmt::format("{}:{}", printable(path), n);
     const std::vector<std::string> cells = split(line, '\t');
     if (cells.size() != columns) {
@@ -86,7 +94,7 @@ std::vector<Result> read(const std::string& path) {
                    number<double>(cells[6], place), number<double>(cells[7], place),
                    number<double>(cells[8], place)});
   }
-  return all;
+  return log;
 }
 
 struct Options {
@@ -146,7 +154,8 @@ std::string text_of(const Result& x) {
 }
 
 int compare(const Options& options) {
-  const std::vector<Result> a = read(options.files[0]), b = read(options.files[1]);
+  const Log first = read(options.files[0]), second = read(options.files[1]);
+  const std::vector<Result>&a = first.results, &b = second.results;
   const auto key = [&](const Result& x) {
     return fmt::format("{}\t{}\t{}\t{}\t{}", x.step, options.op ? x.op : "",
                        options.line ? x.line : "", options.shape ? x.shape : "",
@@ -189,6 +198,12 @@ int compare(const Options& options) {
                    printable(options.files[1]), text_of(y));
         break;
       }
+  }
+  if (different && first.writer != second.writer) {
+    fmt::print("{}: {}\n{}: {}\n", printable(options.files[0]), first.writer,
+               printable(options.files[1]), second.writer);
+    if (options.tolerance < 0)
+      fmt::print("their sums may differ in the last bits: see --tolerance\n");
   }
   fmt::print("{} results compared, {} differ\n", compared, different);
   return different ? 1 : 0;

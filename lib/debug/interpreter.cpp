@@ -92,7 +92,8 @@ const std::vector<Interpreter::Command>& Interpreter::commands() {
        "the graph of the step; more than 300 are folded", &I::draw},
       {"source", "[FILE:LINE] [LINES]", "a source file with results beside its lines", &I::source},
       {"sources", "", "source files, and how many results each has", &I::sources},
-      {"times", "[op|line]", "where the time of the step goes", &I::times},
+      {"profile", "[op|line] [FILE.json]", "where the time and memory of `run profile` went",
+       &I::profile},
       {"memory", "", "bytes of results by line", &I::memory},
       {"history", "[VARIABLE]", "steps that are kept, or a Variable over these steps", &I::history},
       {"look", "[STEP]",
@@ -106,8 +107,8 @@ const std::vector<Interpreter::Command>& Interpreter::commands() {
       {"step", "[N]", "goes on for N results", &I::step},
       {"back", "[N]", "looks at the result N before", &I::back},
       {"cont", "", "goes on until something stops", &I::go_on},
-      {"run", "[N] | off | until CONDITION | to OP|LINE", "goes on for N steps, or until",
-       &I::run_on},
+      {"run", "[N] | off | profile [N] | until CONDITION | to OP|LINE",
+       "goes on for N steps, or until", &I::run_on},
       {"break", "[OP|LINE|VARIABLE|error] [if CONDITION]", "stops there; without any, lists stops",
        &I::add_break},
       {"delete", "N", "removes a stop", &I::remove},
@@ -119,6 +120,28 @@ const std::vector<Interpreter::Command>& Interpreter::commands() {
       {"help", "[COMMAND]", "this list", &I::help},
   };
   return all;
+}
+
+const Interpreter::Command& Interpreter::command(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> of_tfdbg[] = {
+      {"feeds", "inputs"},         {"invoke_stepper", "step"},  {"list_inputs", "from"},
+      {"list_outputs", "to"},      {"list_profile", "profile"}, {"list_source", "sources"},
+      {"list_tensors", "tensors"}, {"node_info", "op"},         {"print_feed", "inputs"},
+      {"print_source", "source"},  {"print_tensor", "print"},   {"run_info", "info"}};
+  std::string_view wanted = name;
+  for (const auto& [its, ours] : of_tfdbg)
+    if (its == name) wanted = ours;
+  const Command* like = nullptr;
+  std::vector<std::string> names;
+  for (const Command& each : commands()) {
+    if (each.name == wanted) return each;
+    if (!each.name.starts_with(wanted)) continue;
+    like = &each;
+    names.emplace_back(each.name);
+  }
+  if (names.size() == 1) return *like;
+  mistake(names.empty() ? "a command; `help` lists them" : "one of " + joined(names, ", "),
+          "\"" + std::string(name) + "\"");
 }
 
 Answer Interpreter::run(std::string_view text) {
@@ -133,19 +156,7 @@ Answer Interpreter::run(std::string_view text) {
     }
     Words words(text);
     if (words.empty()) return answer;
-    const Command* found = nullptr;
-    std::vector<std::string> like;
-    for (const Command& each : commands()) {
-      if (each.name == words[0]) found = &each;
-      if (each.name.starts_with(words[0])) like.emplace_back(each.name);
-    }
-    if (!found && like.size() == 1)
-      for (const Command& each : commands())
-        if (each.name == like[0]) found = &each;
-    if (!found)
-      mistake(like.empty() ? "a command; `help` lists them" : "one of " + joined(like, ", "),
-              "\"" + words[0] + "\"");
-    (this->*found->handler)(words, answer);
+    (this->*command(words[0]).handler)(words, answer);
     last_answer_ = answer.text();
   } catch (const Mistake& wrong) {
     answer = {};
@@ -185,20 +196,20 @@ void Interpreter::require_stopped() {
 }
 
 void Interpreter::help(Words& words, Answer& answer) {
-  const std::string asked = words.from(1);
   answer.columns = {"command", "arguments", ""};
-  for (const Command& each : commands())
-    if (asked.empty() || each.name == asked)
-      answer.rows.push_back(
-          {std::string(each.name), std::string(each.arguments), std::string(each.help)});
-  if (answer.rows.empty()) mistake("a command; `help` lists them", "\"" + asked + "\"");
-  if (!asked.empty()) return;
+  const auto add = [&](const Command& each) {
+    answer.rows.push_back(
+        {std::string(each.name), std::string(each.arguments), std::string(each.help)});
+  };
+  if (words.size() > 1) return add(command(words[1]));
+  for (const Command& each : commands()) add(each);
   answer.notes = {
       "N is the number of a result, as `tensors` lists them; #12.1 is its second output.",
       "A CONDITION may use y, x, x1, dy, dx; norm, min, max, mean, zeros, saturated, has_nan, "
       "has_inf, elements, step, backward; op(\"tanh\"), line(\"model.cpp:12\"), writes(\"w\"); "
       "ops by name; and, or, not.",
-      "/REGEX searches the last answer. The beginning of a name is enough: `t` is none, `ten` is."};
+      "/REGEX searches the last answer. The beginning of a name is enough: `t` is none, `ten` is. "
+      "Names of tfdbg, such as list_tensors, are names too."};
 }
 void Interpreter::search(std::string_view pattern, Answer& answer) {
   const std::regex wanted = parse_regex(pattern);
@@ -288,8 +299,10 @@ void Interpreter::run_on(Words& words, Answer& answer) {
   }
   if (words.size() > 1 && (words[1] == "until" || words[1] == "to"))
     mistake("run until CONDITION, or run to OP|LINE", "\"" + words.from(0) + "\"");
-  const std::int64_t steps = words.number(1, 1);
+  const bool profiles = words.size() > 1 && words[1] == "profile";
+  const std::int64_t steps = words.number(profiles ? 2 : 1, 1);
   go({Goal::Kind::steps, recorder_.current().number + steps, {}}, answer);
+  if (profiles) recorder_.begin_profile();
 }
 
 Stop Interpreter::parsed_stop(std::string_view text) {

@@ -48,6 +48,8 @@ class Interpreter {
     Handler handler;
   };
   static const std::vector<Command>& commands();
+  /// The command of that name, of a name of tfdbg, or of the beginning of a name. Throws Mistake.
+  static const Command& command(std::string_view name);
 
   // interpreter.cpp
   void help(Words& words, Answer& answer);
@@ -82,7 +84,7 @@ class Interpreter {
   // program.cpp
   void source(Words& words, Answer& answer);
   void sources(Words& words, Answer& answer);
-  void times(Words& words, Answer& answer);
+  void profile(Words& words, Answer& answer);
   void memory(Words& words, Answer& answer);
   void history(Words& words, Answer& answer);
   void draw(Words& words, Answer& answer);  // draw_step.cpp

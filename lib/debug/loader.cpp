@@ -10,6 +10,7 @@
 
 #include "lib/body/dtypes.hpp"
 #include "lib/body/text.hpp"
+#include "lib/cpu/install.hpp"
 #include "lib/debug/table.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/pool/process.hpp"
@@ -112,6 +113,16 @@ bool ask(const debug::Condition& condition, const DebugEvent& given) {
   fail<Error>(caller, op, argument, expected, got, advice);
 }
 
+std::string machine() {
+#if defined(__x86_64__)
+  const std::string kind = "x86-64";
+#elif defined(__aarch64__)
+  const std::string kind = "aarch64";
+#endif
+  const char* const set = kernels::isa_name();
+  return "reel on " + kind + ", " + (set ? set : "no instruction set");
+}
+
 constexpr DebugHost host = {
     .observe = start_owned,
     .end = end_observing,
@@ -141,6 +152,8 @@ constexpr DebugHost host = {
     .name = [](const Variable& variable) { return std::string(variable.name()); },
     .memory = memory_statistics,
     .op_names = op_names,
+    .machine = machine,
+    .measure = [](Observer& observer) { return context_hooks.measure(observer); },
     .stopped = tell_stopped,
     .ask = ask,
     .fail = fail_as,
@@ -248,7 +261,11 @@ std::string Watch::answer(std::string_view command, Form form) const try {
 
 void cli(Caller caller) try {
   tell_interceptors("it calls debug::cli()");
-  the_plugin(caller, "cli").cli(caller);
+  const DebugPlugin& debugger = the_plugin(caller, "cli");
+  const auto prompt = [&] { debugger.cli(caller); };
+  // Inside of batched(): on the stack of the thread, when what the function has called is computed.
+  Interceptor* const inner = Context::here().interceptors;
+  if (!inner || !inner->outside(prompt)) prompt();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "cli");
 }

@@ -15,7 +15,7 @@ LogRecorder::LogRecorder(std::string_view path, const debug::LogOptions& options
   if (!file_)
     host->fail(DebugError::io, caller, "Log", "path", "a file that can be written",
                "\"" + path_ + "\": " + std::strerror(errno), {});
-  fmt::print(file_, "{}\n{}\n", log_title, log_columns);
+  fmt::print(file_, "{}\n# {}\n{}\n", log_title, host->machine(), log_columns);
 }
 LogRecorder::~LogRecorder() {
   if (file_) std::fclose(file_);

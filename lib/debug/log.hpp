@@ -6,8 +6,9 @@
 #include "lib/debug/recorder.hpp"
 
 namespace reel::debugger {
-/// The first line of a log. The version changes with the columns.
-inline constexpr std::string_view log_title = "reel log 1";
+/// The first line of a log. The version changes with the form. The second line says which library
+/// and which machine have written it.
+inline constexpr std::string_view log_title = "reel log 2";
 inline constexpr std::string_view log_columns =
     "step\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash";
 

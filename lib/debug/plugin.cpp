@@ -36,6 +36,7 @@ struct Stopped {
 /// Reads lines from stdin until the program is to go on. At its end, nothing stops any more.
 void prompt(Recorder& recorder, const Reason& reason) {
   const Stopped stopped;
+  recorder.end_profile();
   if (wait_for_client(recorder, reason)) return;
   auto& watcher = static_cast<Watcher&>(recorder);
   watcher.interpreter.stopped(reason);

@@ -83,31 +83,37 @@ void Interpreter::sources(Words&, Answer& answer) {
     answer.rows.push_back({file, fmt::format("{}", sums.first),
                            fmt::format("{:.1f}", static_cast<double>(sums.second) / 1e3)});
 }
-void Interpreter::times(Words& words, Answer& answer) {
-  const std::string by = words.from(1);
-  if (!by.empty() && by != "op" && by != "line") mistake("op or line", "\"" + by + "\"");
-  std::map<std::string, std::pair<int, std::int64_t>> sums;
-  std::int64_t all = 0;
-  for (const Node& node : looked().nodes) {
-    if (node.inner) continue;
-    auto& [count, time] = sums[by == "line" ? site_text(node.site) : name_of(node)];
-    ++count;
-    time += node.nanoseconds;
-    all += node.nanoseconds;
+void Interpreter::profile(Words& words, Answer& answer) {
+  const MeasuredRun* const measured = recorder_.profile();
+  if (!measured)
+    mistake("a profile that has been measured", "none",
+            "`run profile N` measures the next N steps");
+  const bool by_line = words.flag("line");
+  if (!by_line) words.flag("op");
+  if (const std::string path = words.from(1); !path.empty()) {
+    if (!path.ends_with(".json")) mistake("op, line, or a FILE.json", "\"" + path + "\"");
+    try {
+      measured->write(path);
+    } catch (const std::exception&) {
+      mistake("a file that can be written", path);
+    }
+    answer.lines = {"The timeline is in " + printable(path) + "."};
+    return;
   }
-  std::vector<std::pair<std::string, std::pair<int, std::int64_t>>> sorted(sums.begin(),
-                                                                           sums.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
-  answer.columns = {by == "line" ? "line" : "op", "calls", "us", "%"};
-  for (const auto& [name, sum] : sorted) {
-    if (static_cast<std::int64_t>(answer.rows.size()) == rows_) break;
-    answer.rows.push_back({name, fmt::format("{}", sum.first),
-                           fmt::format("{:.1f}", static_cast<double>(sum.second) / 1e3),
-                           fmt::format("{:.1f}", all ? 100.0 * static_cast<double>(sum.second) /
-                                                           static_cast<double>(all)
-                                                     : 0.0)});
+  answer.lines = {measured->title()};
+  answer.rows = measured->rows(by_line);
+  answer.columns = answer.rows[0];
+  answer.rows.erase(answer.rows.begin());
+  const auto most = static_cast<std::size_t>(rows_);
+  if (answer.rows.size() > most) {
+    answer.notes.push_back(
+        fmt::format("and {} more; config rows {}", answer.rows.size() - most, answer.rows.size()));
+    answer.rows.resize(most);
   }
+  const MeasuredRun::Rows memory = measured->memory();
+  for (std::size_t i = 0; i < std::min(memory.size(), most); ++i)
+    answer.notes.push_back(fmt::format("at the peak of memory: {} of {}, {}", memory[i][0],
+                                       memory[i][1], memory[i][2]));
 }
 void Interpreter::memory(Words&, Answer& answer) {
   Step& step = looked();

@@ -241,7 +241,18 @@ void Recorder::next_step() {
   steps_.push_back(std::move(next));
 }
 
-void Recorder::sleep() { sleeps_ = only_times = true; }
+void Recorder::begin_profile() {
+  end_profile();
+  profile_ = host->measure(*this);
+  profiles_ = true;
+}
+void Recorder::end_profile() {
+  if (std::exchange(profiles_, false)) profile_->end();
+}
+void Recorder::sleep() {
+  end_profile();
+  sleeps_ = only_times = true;
+}
 void Recorder::wake() {
   if (!sleeps_) return;
   sleeps_ = only_times = false;
@@ -256,6 +267,8 @@ void Recorder::begins(const GateCall& begun) {
   else if ((read_after_write_ && begun.part == Part::value) ||
            (depth_ == 0 && current().nodes.size() >= most_results))
     next_step();
+  if (profiles_ && (goal.kind == Goal::Kind::nodes || current_step_ >= goal.count))
+    stop_for(fmt::format("step {}", current_step_), -1);
   if (!watches()) return;
   if (pending_.size() <= depth_) pending_.emplace_back();
   if (depth_ > 4096) depth_ = 0;  // of ops that have thrown

@@ -202,6 +202,11 @@ class Recorder : public OwnedObserver {
   /// Called before the next op, where `attention` is set; by the server.
   std::atomic<bool> attention = false;
   void (*attend)(Recorder& recorder) = nullptr;
+  /// Measures what runs until end_profile(), and notes nothing meanwhile.
+  void begin_profile();
+  void end_profile();
+  /// The last one that has ended; null: none.
+  const MeasuredRun* profile() const { return profiles_ ? nullptr : profile_.get(); }
   /// Looks at nothing, until it wakes.
   void sleep();
   void wake();
@@ -226,7 +231,7 @@ class Recorder : public OwnedObserver {
   void begins(const GateCall& call);
   void ends(const GateCall& call);
   void next_step();
-  bool watches() const { return !sleeps_ && current_step_ % settings.every == 0; }
+  bool watches() const { return !sleeps_ && !profiles_ && current_step_ % settings.every == 0; }
   Entry& entry(const void* key);
   Input input_of(const Body* body);
   Input source_of(const Body& body);
@@ -261,7 +266,8 @@ class Recorder : public OwnedObserver {
   std::size_t depth_ = 0;
   int played_ = -1;  // the node whose gradients are computed
   int backward_ = 0;
-  bool sleeps_ = false, is_odd_ = false;  // is_odd_: the last result
+  std::unique_ptr<MeasuredRun> profile_;
+  bool sleeps_ = false, profiles_ = false, is_odd_ = false;  // is_odd_: the last result
   bool read_after_write_ = false, any_learns_ = false;
   std::int64_t bytes_ = 0;
 };

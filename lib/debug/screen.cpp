@@ -37,10 +37,10 @@ Type commands; `help` lists them. `stop` stops a program that runs.
   PageUp, PageDown, mouse wheel: scroll   /REGEX marks and finds lines   n the next one   q, Ctrl-D: leave
 )";
 const std::vector<std::string> names = {
-    "back",      "break",   "config",  "cont", "delete", "draw",    "eval",      "except", "from",
-    "gradients", "help",    "history", "info", "inputs", "look",    "memory",    "op",     "path",
-    "print",     "replay",  "run",     "set",  "show",   "source",  "sources",   "step",   "stop",
-    "summary",   "tensors", "times",   "to",   "try",    "updates", "variables", "why"};
+    "back",      "break",   "config",  "cont", "delete", "draw",    "eval",      "except",  "from",
+    "gradients", "help",    "history", "info", "inputs", "look",    "memory",    "op",      "path",
+    "print",     "profile", "replay",  "run",  "set",    "show",    "source",    "sources", "step",
+    "stop",      "summary", "tensors", "to",   "try",    "updates", "variables", "why"};
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;

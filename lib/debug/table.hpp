@@ -4,12 +4,14 @@
 // DebugHost, so that it works with the static library too.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <reel/debug.hpp>
 
+#include "lib/flow/hooks.hpp"
 #include "lib/flow/observer.hpp"
 
 namespace reel {
@@ -72,6 +74,9 @@ struct DebugHost {
   std::string (*name)(const Variable& variable);
   MemoryStatistics (*memory)();
   std::vector<std::string> (*op_names)();
+  /// "reel on x86-64, avx2"
+  std::string (*machine)();
+  std::unique_ptr<MeasuredRun> (*measure)(Observer& observer);
   /// This thread is stopped at a prompt, or goes on.
   void (*stopped)(bool stopped);
   bool (*ask)(const debug::Condition& condition, const DebugEvent& event);

@@ -215,8 +215,8 @@ elements  nan  inf  zeros  saturated     min  max    mean   norm
       {R"(replay)",
        R"(step 2: 15 of 15 results have the same bits again
 )"},
-      {R"(times colour)",
-       R"(expected op or line, got "colour"
+      {R"(profile)",
+       R"(expected a profile that has been measured, got none. `run profile N` measures the next N steps
 )"},
       {R"(history)",
        R"(step  results  values  complete
@@ -321,17 +321,50 @@ op       [N]        a result: its op, options, inputs, outputs, layer, line
   }
 }
 
+TEST_CASE("commands have their names of tfdbg too") {
+  const Model model;
+  const debug::Watch watch({.stop = "", .values = true, .keep_steps = 2});
+  for (int i = 0; i < 2; ++i) model.step(ones({2, 3}), ones({2, 2}));
+  const std::pair<const char*, const char*> names[] = {
+      {"run_info", "info"},
+      {"list_tensors has_nan", "tensors has_nan"},
+      {"list_tensors -r sort=max", "tensors -r sort=max"},
+      {"node_info relu", "op relu"},
+      {"list_inputs loss 2", "from loss 2"},
+      {"list_outputs #1 2", "to #1 2"},
+      {"print_tensor #1[0, :]", "print #1[0, :]"},
+      {"print_source model.cpp:12", "source model.cpp:12"},
+      {"list_source", "sources"},
+      {"list_profile", "profile"},
+      {"print_feed", "inputs"},
+      {"feeds", "inputs"},
+      {"invoke_stepper", "step"},
+      {"help node_info", "help op"},
+      {"help ten", "help tensors"}};
+  for (const auto& [theirs, ours] : names) {
+    INFO(theirs);
+    CHECK(watch.answer(theirs) == watch.answer(ours));
+    CHECK(!has(watch.answer(ours), "expected a command"));
+  }
+  CHECK(has(watch.answer("eval norm(#1)"), "."));
+  CHECK(has(watch.answer("config"), "digits"));
+  CHECK(has(watch.answer("pr"), "expected one of print, profile, got \"pr\""));
+}
+
 TEST_CASE("answers as JSON, names with control characters, and long commands") {
   const Variable odd("odd\n\"name\"\x01\xff", ones({2}));
   const debug::Watch watch({.stop = "", .values = true});
+  const std::string line = std::to_string(__LINE__ + 1);
   const Tensor y = odd * 2;
   CHECK(
       watch.answer("op", debug::Form::json) ==
-      "{\"ok\":true,\"lines\":[\"#1 multiply at commands.cpp:327, call 1 at this line in step "
-      "0\"],\"columns\":[\"\",\"what\",\"min\",\"max\",\"norm\",\"zeros\"],\"rows\":[[\"input "
-      "0\",\"@1 \\\"odd\\\\x0a\\\"name\\\"\\\\x01\\ufffd\\\" float32 (2,)\",1,1,1.414,0],[\"input "
-      "1\",\"@2 outside float32 ()\",2,2,2,0],[\"output 0\",\"float32 "
-      "(2,)\",2,2,2.828,0]],\"notes\":[],\"goes_on\":false}");
+      "{\"ok\":true,\"lines\":[\"#1 multiply at commands.cpp:" + line +
+          ", call 1 at this line in step "
+          "0\"],\"columns\":[\"\",\"what\",\"min\",\"max\",\"norm\",\"zeros\"],\"rows\":[[\"input "
+          "0\",\"@1 \\\"odd\\\\x0a\\\"name\\\"\\\\x01\\ufffd\\\" float32 "
+          "(2,)\",1,1,1.414,0],[\"input "
+          "1\",\"@2 outside float32 ()\",2,2,2,0],[\"output 0\",\"float32 "
+          "(2,)\",2,2,2.828,0]],\"notes\":[],\"goes_on\":false}");
   CHECK(has(watch.answer("frobnicate", debug::Form::json),
             "{\"ok\":false,\"error\":\"expected a command"));
   CHECK(

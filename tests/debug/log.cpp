@@ -76,7 +76,8 @@ TEST_CASE("a log has a line for each result") {
   }
   // The hash is that of tools/torch_log.py, which tests/debug/torch_log.py checks.
   const std::string text = content(path);
-  CHECK(has(text, "reel log 1\nstep\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash\n"));
+  CHECK(text.starts_with("reel log 2\n# reel on "));
+  CHECK(has(text, "\nstep\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash\n"));
   CHECK(has(text, "0\t1\tmultiply\tlog.cpp:75\tfloat32\t3\t-6\t4\t7.48331477\t53c63dacba03863f\n"));
   CHECK(has(error_text([] { const debug::Log log("/nowhere/x.log"); }),
             "Log: path: expected a file that can be written, got \"/nowhere/x.log\""));
@@ -104,19 +105,62 @@ TEST_CASE("reel-diff names the first op that differs") {
   std::filesystem::remove(b);
 }
 
+TEST_CASE("reel-diff compares logs of two instruction sets, and of two machines") {
+  const std::string a = file("a"), b = file("b"), program = build_folder() + "/tests/debug_program";
+  const std::string both = "'" + a + "' '" + b + "'";
+  const auto run = [&](const std::string& set, const std::string& path) {
+    return std::system(
+               (set + "REEL_DEBUG='log:" + path + "' '" + program + "' 5 >'" + path + ".out' 2>&1")
+                   .c_str()) == 0;
+  };
+  REQUIRE(run("", a));
+  int sets = 0;
+  for (const std::string set : {"sse4", "avx2", "avx512", "neon"}) {
+    if (!run("REEL_ISA=" + set + " ", b)) continue;  // not compiled, or not in this machine
+    ++sets;
+    CHECK(content(b).starts_with("reel log 2\n# reel on "));
+    CHECK(has(content(b).substr(0, 60), ", " + set + "\n"));
+    const std::string text = diff("--tolerance 1e-5 " + both);
+    INFO(text);
+    CHECK(has(text, " 0 differ\nstatus 0"));
+    CHECK(!has(text, "are only in"));
+  }
+  CHECK(sets > 0);
+  // Another machine: a sum has other bits.
+  log_run(a, {});
+  std::string text = content(a);
+  const std::size_t writer = text.find("# "), end = text.find('\n', writer);
+  text.replace(writer, end - writer, "# reel on riscv, rvv");
+  std::size_t sum = text.find("\tmean\t");
+  REQUIRE(sum != std::string::npos);
+  sum = text.find('\n', sum) - 1;
+  text[sum] = text[sum] == '0' ? '1' : '0';  // the last digit of the hash
+  std::ofstream(b) << text;
+  const std::string said = diff(both);
+  INFO(said);
+  CHECK(has(said, "first differs: step 0, #"));
+  CHECK(has(said, " mean at log.cpp:"));
+  CHECK(
+      has(said, ".b: reel on riscv, rvv\ntheir sums may differ in the last bits: see --tolerance"));
+  CHECK(has(said, " 1 differ\nstatus 1"));
+  CHECK(has(diff("--tolerance 1e-5 " + both), " 0 differ\nstatus 0"));
+  for (const std::string& path : {a, b}) std::filesystem::remove(path);
+  for (const std::string& path : {a, b}) std::filesystem::remove(path + ".out");
+}
+
 TEST_CASE("reel-diff says what is wrong with a log") {
   const std::string a = file("a"), b = file("b");
   log_run(a, {});
   const std::string both = "'" + a + "' '" + b + "'";
   CHECK(has(diff(both), "expected a file that can be read, got none\nstatus 2"));
   std::ofstream(b) << "reel log 9\n";
-  CHECK(has(diff(both), "expected a log that begins with \"reel log 1\", got \"reel log 9\""));
+  CHECK(has(diff(both), "expected a log that begins with \"reel log 2\", got \"reel log 9\""));
   const std::string text = content(a);
   std::ofstream(b) << text.substr(0, text.size() - 20);
   const std::string cut = diff(both);
   CHECK(has(cut, "1 are only in"));
   CHECK(has(cut, "the last line was cut: left out"));
-  std::ofstream(b) << text.substr(0, 200) << "\nx\ty\n" << text.substr(200);
+  std::ofstream(b) << text.substr(0, 300) << "\nx\ty\n" << text.substr(300);
   CHECK(has(diff(both), "status 2"));
   CHECK(has(diff("--by colour " + both), "--by: expected some of op,line,shape, got \"colour\""));
   CHECK(has(diff("--tolerance -1 " + both), "expected a number from 0 on"));

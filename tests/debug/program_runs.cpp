@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "debug/support.hpp"
 #include "support/catch.hpp"
@@ -59,6 +60,42 @@ TEST_CASE("step, back, run and breaks at a prompt") {
   CHECK(has(text, "stopped: step 1"));
   CHECK(has(text, "stopped: stop 1: program.cpp:22"));
   CHECK(has(text, "expected a whole number from 1 on, got \"sideways\""));
+  CHECK(has(text, "status 0"));
+}
+
+TEST_CASE("profile shows where the time of the next steps goes") {
+  const std::string file = (std::filesystem::temp_directory_path() /
+                            ("reel_profile." + std::to_string(getpid()) + ".json"))
+                               .string();
+  const std::string text =
+      run("cli", "profile\nrun profile 2\ninfo\nprofile\nprofile line\nprofile " + file +
+                     "\nprofile colour\nprofile /nowhere/a.json\nrun\ntensors op=tanh\n"
+                     "list_profile\nrun profile 0\nrun off\n");
+  INFO(text);
+  CHECK(has(text, "expected a profile that has been measured, got none. `run profile N` measures"));
+  CHECK(has(text, "stopped: step 2\nstep 2: 0 results"));
+  CHECK(has(text, " on 1 thread: "));
+  CHECK(std::regex_search(text, std::regex("\ndense +2 ")));  // in two steps
+  CHECK(std::regex_search(text, std::regex("\nprogram.cpp:20 +16 ")));
+  CHECK(std::regex_search(text, std::regex("at the peak of memory: ")));
+  CHECK(has(text, "The timeline is in " + file));
+  CHECK(has(text, "expected op, line, or a FILE.json, got \"colour\""));
+  CHECK(has(text, "expected a file that can be written, got /nowhere/a.json"));
+  CHECK(has(text, "stopped: step 3"));
+  CHECK(has(text, "expected a whole number from 1 on, got \"0\""));
+  CHECK(has(text, "status 0"));
+  std::string json;
+  std::getline(std::ifstream(file), json, '\0');
+  CHECK(has(json, "{\"ph\":\"X\""));
+  CHECK(has(json, "\"name\":\"dense\""));
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("a profile that the program ends, and one inside of an op") {
+  CHECK(has(run("cli", "run profile 100\n"), "the program has ended\nstatus 0"));
+  const std::string text = run("cli", "run to gradient of square\nrun profile 1\nprofile\ncont\n");
+  INFO(text);
+  CHECK(std::regex_search(text, std::regex("\nsgd_update +1 ")));
   CHECK(has(text, "status 0"));
 }
 

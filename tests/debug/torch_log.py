@@ -35,9 +35,9 @@ with tempfile.TemporaryDirectory() as folder:
             loss = torch.tanh(torch.addmm(bias, torch.ones(4, 2), weight)).sum()
             loss.backward()
             log.next_step()
-    title, columns, *rows = [line.split("\t") for line in path.read_text().splitlines()]
-if title != [torch_log.TITLE] or columns != torch_log.COLUMNS or any(len(row) != len(columns) for row in rows):
-    sys.exit(f"expected a log, got {title}, {columns}, {rows}")
+    title, writer, columns, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+if title != [torch_log.TITLE] or not writer[0].startswith("# PyTorch ") or columns != torch_log.COLUMNS or any(len(row) != len(columns) for row in rows):
+    sys.exit(f"expected a log, got {title}, {writer}, {columns}, {rows}")
 for op, shape, low in (("matmul_add", "4,3", 2), ("tanh", "4,3", 0.9640276), ("gradient of tanh", "4,3", 0.0706508),
                        ("matmul", "2,3", 0.2826033)):
     found = [row for row in rows if row[2] == op and row[5] == shape and abs(float(row[6]) - low) < 1e-6]

@@ -16,8 +16,8 @@ class Planter : public Observer {
   explicit Planter(int at) : at_(at) {}
   void op_ends(const GateCall& call) override { plant(call); }
   void gradient_ends(const GateCall& call) override { plant(call); }
-  int count = 0;
-  std::string name, file;
+  int count = 0, replayed = 0;  // of results, and of those in replays
+  std::string name;
   unsigned line = 0;
 
  private:
@@ -25,6 +25,7 @@ class Planter : public Observer {
     Body* first = nullptr;
     for (int i = 0; i < call.output_count && !first; ++i) first = call.outputs[i];
     if (!first || first->owner || first->dtype != DType::float32 || first->elements == 0) return;
+    replayed += call.is_replayed();
     if (count++ != at_) return;
     first->as<float>()[0] = std::nanf("");
     name = call.op.name;
@@ -79,26 +80,45 @@ TEST_CASE("a NaN at any op of an LSTM is found with op, number and line, forward
   }
 }
 
-TEST_CASE("a watch stops in replays of a traced step") {
+TEST_CASE("a NaN in any result of a replay of an LSTM is found with op, step and line") {
   const Cell cell;
   auto step = trace([&](Tensor x) {
     GradientTape tape;
-    Tensor loss = cell.loss(x, 3);
+    Tensor loss = cell.loss(x, 20);
     const auto [dw, db] = tape.gradient(loss, cell.w, cell.b);
     cell.w.assign_sub(0.01 * dw);
     cell.b.assign_sub(0.01 * db);
     return loss;
   });
-  const Tensor x = random::normal({3, 2, 2});
+  const Tensor x = random::normal({20, 2, 2});
   for (int i = 0; i < 3; ++i) step(x);
-  const debug::Watch watch({.stop = debug::has_nan, .statistics = true});
-  step(x);
-  CHECK(has(watch.answer("tensors op=tanh"), "tanh"));
-  Planter planter(20);
-  const ObserverScope scope(planter);
-  const std::string text = error_text([&] { step(x); });
-  CHECK(has(text, "expected no NaN, got nan"));
-  CHECK(has(text, "watch.cpp:" + std::to_string(planter.line)));
+  const Tensor w = cell.w * 1.0f, b = cell.b * 1.0f;
+  Planter none(-1);
+  {
+    const debug::Watch watch({.stop = debug::has_nan, .statistics = true});
+    const ObserverScope scope(none);
+    step(x);
+    CHECK(has(watch.answer("tensors op=tanh"), "tanh"));
+  }
+  REQUIRE(none.count > 100);
+  CHECK(none.replayed == none.count);
+  int found = 0;
+  for (int at = 0; at < none.count; ++at) {
+    const debug::Watch watch({.stop = debug::has_nan});
+    step(x);
+    Planter planter(at);
+    const ObserverScope scope(planter);
+    const std::string text = error_text([&] { step(x); });
+    INFO(at << " " << planter.name << ": " << text);
+    found += has(text, "expected no NaN, got nan at [") &&
+             has(text, " of " + planter.name + " at this line") &&
+             has(text, "watch.cpp:" + std::to_string(planter.line)) && has(text, " of step 1");
+    CHECK(planter.replayed == at + 1);
+    CHECK(found == at + 1);
+    if (found != at + 1) break;
+    cell.w.assign(w);
+    cell.b.assign(b);
+  }
 }
 
 TEST_CASE("conditions of a watch") {

@@ -55,12 +55,12 @@ USERS = {
                "lib/table/option_checks.hpp lib/tensor/raw.hpp lib/trace/loop.hpp"),
     "lib/plot": ("lib/body lib/gate lib/memory lib/ops", "lib/body/text.hpp lib/body/utf8.hpp"),
     "lib/bench": ("lib/body lib/flow lib/io lib/memory lib/pool",
-                  "lib/body/text.hpp lib/body/utf8.hpp lib/flow/context.hpp lib/flow/observer.hpp lib/io/atomic_file.hpp "
-                  "lib/io/file.hpp lib/io/json.hpp lib/memory/blocks.hpp lib/pool/process.hpp lib/table/backend.hpp "
+                  "lib/body/line.hpp lib/body/text.hpp lib/body/utf8.hpp lib/flow/context.hpp lib/flow/hooks.hpp "
+                  "lib/flow/observer.hpp lib/io/atomic_file.hpp lib/io/file.hpp lib/io/json.hpp lib/memory/blocks.hpp lib/pool/process.hpp lib/table/backend.hpp "
                   "lib/table/op.hpp"),
     "lib/data": ("lib/body lib/flow lib/gate lib/io lib/memory lib/ops lib/pool lib/tensor",
-                 "lib/body/hash.hpp lib/body/text.hpp lib/io/atomic_file.hpp lib/io/elements.hpp lib/io/file.hpp "
-                 "lib/io/input.hpp lib/io/json.hpp lib/io/wire.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
+                 "lib/body/hash.hpp lib/body/line.hpp lib/body/text.hpp lib/io/atomic_file.hpp lib/io/elements.hpp "
+                 "lib/io/file.hpp lib/io/input.hpp lib/io/json.hpp lib/io/wire.hpp lib/pool/process.hpp lib/tensor/raw.hpp"),
     "lib/testing": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor lib/trace", ""),
 }
 # A function of the C library, which the CUDA emulator defines too. It counts for no module.
