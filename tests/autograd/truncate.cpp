@@ -191,6 +191,26 @@ TEST_CASE("truncate refuses what it cannot do, and dropped steps have no gradien
   CHECK_THROWS_AS(spent.truncate(1), TapeError);
 }
 
+TEST_CASE("a traced function that truncates its tape runs eagerly, and says so") {
+  const Variable w("w", full({4}, 0.5));
+  const auto body = [&](Tensor x) {
+    GradientTape tape;
+    Tensor h = x;
+    for (int t = 0; t < 6; ++t) {
+      tape.truncate(2);
+      h = tanh(h * w) + x;
+    }
+    return tape.gradient(sum(h), w);
+  };
+  const auto traced = trace(body);
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = random::normal({4});
+    CHECK(all(traced(x) == body(x)).item<bool>());
+  }
+  INFO(traced.explain());
+  CHECK(traced.explain().find("it calls truncate()") != std::string::npos);
+}
+
 TEST_CASE("a tape that drops records with tapes inside") {
   const Variable w("w", ones({4}));
   const auto block = checkpoint([&](Tensor x) { return tanh(x * w); });

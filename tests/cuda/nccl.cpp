@@ -7,6 +7,7 @@
 #include <reel/dist.hpp>
 
 #include "cuda/emulated.hpp"
+#include "debug/user.hpp"
 #include "support/error_text.hpp"
 #include "threads/process.hpp"
 
@@ -145,6 +146,29 @@ TEST_CASE("a rank that does not come is named, and its peers abort NCCL", "[nccl
   INFO(text);
   CHECK(text.find("all_reduce: rank 1: expected to come within 0.5 s") != std::string::npos);
   on_gpus(2, [](World& world) { dist::all_reduce(ones({3}), world); });  // others still work
+}
+
+TEST_CASE("ranks with a GPU each wait for one that is stopped at a prompt", "[nccl]") {
+  const CaughtStderr caught;
+  const CaughtCout shown;
+  std::chrono::steady_clock::time_point end = {};
+  User user("tensors\ncont\n", [&] {  // after the deadline
+    const auto now = std::chrono::steady_clock::now();
+    if (!has(caught.text(), "is stopped in a debugger")) return false;
+    if (end == std::chrono::steady_clock::time_point{}) end = now + std::chrono::seconds(3);
+    return now >= end;
+  });
+  on_gpus(
+      2,
+      [&](World& world) {
+        dist::all_reduce(ones({3}), world);
+        if (world.rank() == 0) debug::cli();
+        for (int i = 0; i < 3000 && !user.is_asked; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        require(distance(dist::all_reduce(ones({3}), world), full({3}, 2)) == 0, "all_reduce");
+      },
+      2);
+  CHECK(caught.text() == "rank 1 waits in all_reduce of step 0: rank 0 is stopped in a debugger\n");
 }
 
 TEST_CASE("an error of NCCL is an error of the collective", "[nccl]") {
