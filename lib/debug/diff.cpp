@@ -64,6 +64,7 @@ T number(const std::string& word, const std::string& place) {
 
 struct Log {
   std::string writer;  // the library and the machine
+  std::string edited;  // the first result that the user has set; "" if none
   std::vector<Result> results;
 };
 Log read(const std::string& path) {
@@ -81,6 +82,10 @@ Log read(const std::string& path) {
   std::getline(file, line);  // the names of the columns
   for (int n = 4; std::getline(file, line); ++n) {
     const std::string place = fmt::format("{}:{}", printable(path), n);
+    if (constexpr std::string_view mark = "# edited: "; line.starts_with(mark)) {
+      if (log.edited.empty()) log.edited = printable(line.substr(mark.size()));
+      continue;
+    }
     const std::vector<std::string> cells = split(line, '\t');
     if (cells.size() != columns) {
       if (file.eof()) {
@@ -199,6 +204,10 @@ int compare(const Options& options) {
         break;
       }
   }
+  for (const auto& [log, file] : {std::pair(&first, 0), std::pair(&second, 1)})
+    if (!log->edited.empty())
+      fmt::print("{}: edited by its user, first at {}\n",
+                 printable(options.files[static_cast<std::size_t>(file)]), log->edited);
   if (different && first.writer != second.writer) {
     fmt::print("{}: {}\n{}: {}\n", printable(options.files[0]), first.writer,
                printable(options.files[1]), second.writer);

@@ -186,6 +186,7 @@ class Parser {
     std::string name;
     while (at_ < text_.size() && is_name(text_[at_])) name += text_[at_++];
     if (!take("(")) {
+      if (name == "dead") return made(Kind::call, name, {made(Kind::name, "y", {})});
       if (!is_known_name(name))
         mistake("a name such as y, x, dy, norm, zeros, has_nan or step", "\"" + name + "\"",
                 "`help` lists them");
@@ -326,8 +327,8 @@ Value evaluate(const Term& term, Scope& scope) {
 }  // namespace
 
 std::vector<std::string> function_names() {
-  return {"norm", "min",        "max",      "mean",    "zeros",   "saturated",      "nans", "sum",
-          "any",  "infinities", "elements", "has_nan", "has_inf", "has_inf_or_nan", "all"};
+  return {"norm", "min", "max",        "mean",     "zeros",   "saturated", "nans",           "sum",
+          "dead", "any", "infinities", "elements", "has_nan", "has_inf",   "has_inf_or_nan", "all"};
 }
 
 Value apply(std::string_view name, std::vector<Value> arguments, Scope&) {
@@ -348,6 +349,7 @@ Value apply(std::string_view name, std::vector<Value> arguments, Scope&) {
     const Body& x = *arguments[0].tensor;
     if (pick(name, is_measure(name) ? statistics_of(x, Bounds::none) : Statistics(), value))
       return number(value);
+    if (name == "dead") return number(dead_of(x));
     if (name == "sum" || name == "any" || name == "all") {
       double sum = 0;
       std::int64_t true_ones = 0;

@@ -205,7 +205,8 @@ void Interpreter::help(Words& words, Answer& answer) {
   for (const Command& each : commands()) add(each);
   answer.notes = {
       "N is the number of a result, as `tensors` lists them; #12.1 is its second output.",
-      "A CONDITION may use y, x, x1, dy, dx; norm, min, max, mean, zeros, saturated, has_nan, "
+      "A CONDITION may use y, x, x1, dy, dx; norm, min, max, mean, zeros, dead, saturated, "
+      "has_nan, "
       "has_inf, elements, step, backward; op(\"tanh\"), line(\"model.cpp:12\"), writes(\"w\"); "
       "ops by name; and, or, not.",
       "/REGEX searches the last answer. The beginning of a name is enough: `t` is none, `ten` is. "

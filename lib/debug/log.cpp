@@ -7,6 +7,9 @@
 #include <cstring>
 
 namespace reel::debugger {
+namespace {
+thread_local std::vector<LogRecorder*> logs;
+}
 LogRecorder::LogRecorder(std::string_view path, const debug::LogOptions& options, Caller caller)
     : Recorder({Level::statistics, 1, 1, 0}),
       path_(path),
@@ -16,9 +19,15 @@ LogRecorder::LogRecorder(std::string_view path, const debug::LogOptions& options
     host->fail(DebugError::io, caller, "Log", "path", "a file that can be written",
                "\"" + path_ + "\": " + std::strerror(errno), {});
   fmt::print(file_, "{}\n# {}\n{}\n", log_title, host->machine(), log_columns);
+  logs.push_back(this);
 }
 LogRecorder::~LogRecorder() {
+  std::erase(logs, this);
   if (file_) std::fclose(file_);
+}
+void LogRecorder::mark_edited(const std::string& what) {
+  for (LogRecorder* const each : logs)
+    if (each->file_) fmt::print(each->file_, "# edited: {}\n", what);
 }
 void LogRecorder::noted(const Step& step, int number) {
   if (!file_) return;

@@ -17,6 +17,8 @@ class LogRecorder : public Recorder {
   LogRecorder(std::string_view path, const debug::LogOptions& options, Caller caller);
   ~LogRecorder() override;
   void noted(const Step& step, int node) override;
+  /// A line in the logs of this thread, which says that the run is edited.
+  static void mark_edited(const std::string& what);
 
  private:
   std::string path_;

@@ -8,6 +8,7 @@
 
 #include "lib/debug/compute.hpp"
 #include "lib/debug/interpreter.hpp"
+#include "lib/debug/log.hpp"
 
 namespace reel::debugger {
 namespace {
@@ -115,14 +116,15 @@ void Interpreter::summary(Words& words, Answer& answer) {
     ++k;
   const Statistics all = statistics_of_output(number, k);
   const int digits = static_cast<int>(digits_);
-  answer.columns = {"elements", "nan", "inf", "zeros", "saturated", "min", "max", "mean", "norm"};
+  const Ref value = recorder_.value(step, number, k);
+  answer.columns = {"elements",  "nan", "inf", "zeros", "dead",
+                    "saturated", "min", "max", "mean",  "norm"};
   answer.rows.push_back({fmt::format("{}", all.elements), fmt::format("{}", all.nans),
                          fmt::format("{}", all.infinities), number_text(all.zeros, digits),
-                         number_text(all.saturated, digits), number_text(all.low, digits),
-                         number_text(all.high, digits), number_text(all.mean, digits),
-                         number_text(all.norm, digits)});
+                         number_text(dead_of(*value), digits), number_text(all.saturated, digits),
+                         number_text(all.low, digits), number_text(all.high, digits),
+                         number_text(all.mean, digits), number_text(all.norm, digits)});
   if (!(all.high > all.low) || std::isinf(all.high) || std::isinf(all.low)) return;
-  const Ref value = recorder_.value(step, number, k);
   constexpr int bins = 10;
   std::int64_t counts[bins] = {}, most = 1;
   for (std::int64_t i = 0; i < value->elements; ++i) {
@@ -282,6 +284,8 @@ void Interpreter::set_value(Words& words, Answer& answer) {
   output.odd = odd_of(*body);
   if (output.value) output.value = value;
   node.edited = recorder_.edited = true;
+  LogRecorder::mark_edited(fmt::format("#{} {} at {}, step {}", number + 1, name_of(node),
+                                       site_text(node.site), step.number));
   answer.lines.push_back("The run is edited: the program goes on with this value.");
   say_node(number, answer);
 }

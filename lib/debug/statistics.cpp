@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace reel::debugger {
 namespace {
@@ -226,6 +227,17 @@ Odd odd_of(const Body& body) {
 Bounds bounds_of(std::string_view op) {
   if (op == "tanh") return Bounds::tanh;
   return op == "sigmoid" || op == "hard_sigmoid" ? Bounds::sigmoid : Bounds::none;
+}
+
+double dead_of(const Body& readable) {
+  const std::size_t rank = readable.shape.rank();
+  const std::int64_t units = rank ? readable.shape.data()[rank - 1] : 1;
+  if (readable.elements == 0) return 0;
+  std::vector<char> lives(static_cast<std::size_t>(units));
+  for (std::int64_t i = 0; i < readable.elements; ++i)
+    if (element(readable, i) != 0) lives[static_cast<std::size_t>(i % units)] = 1;
+  return static_cast<double>(std::count(lives.begin(), lives.end(), 0)) /
+         static_cast<double>(units);
 }
 
 Statistics statistics_of(const Body& body, Bounds bounds) {

@@ -15,6 +15,8 @@ Odd odd_of(const Body& body);
 /// How the elements of an op's result are bounded.
 enum class Bounds : std::uint8_t { none, tanh, sigmoid };
 Bounds bounds_of(std::string_view op);
+/// The share of units that are 0 in all rows: a unit is a place along the last axis.
+double dead_of(const Body& readable);
 Statistics statistics_of(const Body& body, Bounds bounds);
 /// Of all bytes of the elements in row-major order, dtype and shape.
 std::uint64_t hash_of(const Body& body);

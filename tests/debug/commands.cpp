@@ -146,8 +146,8 @@ place   element
 )"},
       {R"(summary 1)",
        R"(#1 matmul at model.cpp:12: float32 (2, 2) from -0.875 to 2
-elements  nan  inf  zeros  saturated     min  max    mean   norm
-       4    0    0      0          0  -0.875    2  0.6016  2.418
+elements  nan  inf  zeros  dead  saturated     min  max    mean   norm
+       4    0    0      0     0          0  -0.875    2  0.6016  2.418
     -0.875        1 ########################################
     -0.588        0 
       -0.3        0 
@@ -174,7 +174,7 @@ elements  nan  inf  zeros  saturated     min  max    mean   norm
  [3.0000, 1.2812]]
 )"},
       {R"(eval frobnicate(#1))",
-       R"(expected an op or one of norm, min, max, mean, zeros, saturated, nans, sum, any, infinities, elements, has_nan, has_inf, has_inf_or_nan, all, got "frobnicate"
+       R"(expected an op or one of norm, min, max, mean, zeros, saturated, nans, sum, dead, any, infinities, elements, has_nan, has_inf, has_inf_or_nan, all, got "frobnicate"
 )"},
       {R"(eval 1 +)",
        R"(expected a number, #12, @3, a name or "(", got the end. At character 4 of "1 +"
@@ -346,6 +346,8 @@ TEST_CASE("commands have their names of tfdbg too") {
     CHECK(watch.answer(theirs) == watch.answer(ours));
     CHECK(!has(watch.answer(ours), "expected a command"));
   }
+  CHECK(
+      has(watch.answer("source model.cpp:12"), "expected a file that can be read, got model.cpp"));
   CHECK(has(watch.answer("eval norm(#1)"), "."));
   CHECK(has(watch.answer("config"), "digits"));
   CHECK(has(watch.answer("pr"), "expected one of print, profile, got \"pr\""));

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "debug/support.hpp"
+#include "debug/user.hpp"
 #include "support/catch.hpp"
 #include "support/error_text.hpp"
 
@@ -146,6 +146,34 @@ TEST_CASE("reel-diff compares logs of two instruction sets, and of two machines"
   CHECK(has(diff("--tolerance 1e-5 " + both), " 0 differ\nstatus 0"));
   for (const std::string& path : {a, b}) std::filesystem::remove(path);
   for (const std::string& path : {a, b}) std::filesystem::remove(path + ".out");
+}
+
+TEST_CASE("a run that its user has edited says so, at the prompt and in its log") {
+  const std::string a = file("a"), b = file("b");
+  float sum_of_run = 0;
+  const auto run = [&](const std::string& path, const char* lines) {
+    const User user(lines);
+    const CaughtCout shown;
+    std::thread([&] {
+      const debug::Log log(path);
+      debug::cli();
+      const Tensor y = tanh(tensor({1.0f, 2.0f}));
+      sum_of_run = sum(y * 2.0f).item<float>();
+    }).join();
+    return shown.text();
+  };
+  const std::string edited = run(a, "run to tanh\nset #1 = 0.5\ninfo\ncont\n");
+  INFO(edited);
+  CHECK(sum_of_run == 2);
+  CHECK(has(edited, "The run is edited: the program goes on with this value."));
+  CHECK(has(edited, "edited: `set` has changed values of this run"));
+  CHECK(has(content(a), "\n# edited: #1 tanh at log.cpp:"));
+  CHECK(!has(run(b, "cont\n"), "edited"));
+  const std::string said = diff("'" + a + "' '" + b + "'");
+  INFO(said);
+  CHECK(has(said, "first differs: step 0, #1 tanh"));
+  CHECK(has(said, ".a: edited by its user, first at #1 tanh at log.cpp:"));
+  for (const std::string& path : {a, b}) std::filesystem::remove(path);
 }
 
 TEST_CASE("reel-diff says what is wrong with a log") {

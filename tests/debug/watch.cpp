@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Watch: where it stops, forward, backward and in replays, and what it notes.
 #include <cmath>
+#include <regex>
 #include <thread>
 
 #include "debug/support.hpp"
@@ -187,6 +188,37 @@ TEST_CASE("steps end where a Variable is read after its update") {
   CHECK(has(text, "   4 "));
   CHECK(!has(text, "   1 "));
   CHECK(has(watch.answer("replay"), "have the same bits again"));
+}
+
+TEST_CASE("kept steps are computed again bit for bit, with random numbers and old Variables") {
+  const nn::Linear hidden(4, 8, Activation::relu), head(8, 3);
+  optim::Adam adam({hidden.weight, hidden.bias, head.weight, head.bias});
+  const Tensor x = random::normal({5, 4}), labels = random::integers(0, 3, {5});
+  const debug::Watch watch({.stop = "", .values = true, .keep_steps = 3});
+  for (int i = 0; i < 5; ++i) {
+    GradientTape tape;
+    const Tensor noise = random::normal({5, 8});
+    adam.step(tape, nn::cross_entropy(head(dropout(hidden(x) + noise, 0.5)), labels));
+  }
+  for (const std::string step : {"2", "3", "4"}) {
+    watch.answer("look " + step);
+    const std::string text = watch.answer("replay");
+    INFO(text);
+    const std::regex all("step " + step + ": ([0-9]+) of \\1 results have the same bits again\n");
+    CHECK(std::regex_match(text, all));
+  }
+}
+
+TEST_CASE("a condition on the share of dead units") {
+  const Tensor x = tensor({{1.0f, -1.0f, 0.0f, -2.0f}, {-1.0f, -3.0f, 0.0f, -1.0f}});
+  const auto stops = [&](const char* condition) {
+    const debug::Watch watch({.stop = condition});
+    return error_text([&] { relu(x); });
+  };
+  CHECK(has(stops("op(\"relu\") and dead > 0.74"), "relu: result: expected no result with"));
+  CHECK(stops("dead(y) > 0.76").empty());
+  CHECK(!stops("zeros > 0.8").empty());
+  CHECK(stops("dead > 1").empty());
 }
 
 TEST_CASE("a watch of every third step looks at these only") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A prompt inside of a function of batched().
+// Prompts inside of a function of batched(), and in replays.
 #include <thread>
 
 #include "debug/user.hpp"
@@ -38,11 +38,11 @@ TEST_CASE("a prompt in a function of batched() shows what its examples have comp
                   });
                 });
     INFO(text);
-    CHECK(has(text, "stopped: debug::cli() at fibers.cpp:"));
+    CHECK(has(text, "stopped: debug::cli() at prompts.cpp:"));
     CHECK(has(text, "(reel) float32 (2, 3)\n") == watched_before);  // of the others, which go on
     CHECK(has(text, "(reel) 2\n"));
     CHECK(has(text, "stopped: until tanh"));
-    CHECK(has(text, "tanh at fibers.cpp:"));
+    CHECK(has(text, "tanh at prompts.cpp:"));
     CHECK(ended == 3);
     REQUIRE(results.size() == 3);
     for (std::size_t i = 0; i < 3; ++i) CHECK(bool(all(results[i] == tanh(examples[i] * 0.25))));
@@ -63,10 +63,34 @@ TEST_CASE("a prompt at an op of a function of batched()") {
       });
   INFO(text);
   CHECK(has(text, "stopped: until tanh"));
-  CHECK(has(text, "tanh at fibers.cpp:"));
+  CHECK(has(text, "tanh at prompts.cpp:"));
   CHECK(has(text, "stopped: until exp"));
   CHECK(has(text, "exp float32 ("));
   REQUIRE(results.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) CHECK(bool(all(results[i] == exp(tanh(examples[i]) * w))));
+}
+
+TEST_CASE("a prompt in a replay shows its graph") {
+  const Variable w("w", ones({3}));
+  auto step = trace([&](Tensor x) {
+    GradientTape tape;
+    Tensor loss = sum(tanh(x * w));
+    w.assign_sub(0.1 * tape.gradient(loss, w));
+    return loss;
+  });
+  for (int i = 0; i < 3; ++i) step(ones({3}));
+  const std::string text = session(
+      "run\nrun to gradient of tanh\nfrom sum 3\ntensors\ndraw\n"
+      "set #1 = 0\ncont\n",
+      [&] {
+        debug::cli();
+        for (int i = 0; i < 3; ++i) step(ones({3}));
+      });
+  INFO(text);
+  CHECK(has(text, "stopped: step 1"));
+  CHECK(has(text, "stopped: until gradient of tanh"));
+  CHECK(has(text, "sum float32 () at prompts.cpp:"));
+  CHECK(has(text, "tanh float32 (3,) at prompts.cpp:"));
+  CHECK(has(text, "<svg "));
 }
 }  // namespace reel::tests
