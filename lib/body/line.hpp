@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A line of the program in words.
-#pragma once  // defined in lib/body/error.cpp
+#pragma once
 #include <string>
 #include <string_view>
 
