@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <reel/function.hpp>
 #include <reel/pointer.hpp>
 #include <reel/trace.hpp>
 
@@ -31,8 +32,8 @@ struct GraphNode {
   int block = 0;                    // steps of one block follow each other without a question
 };
 
-/// What a traced function does for arguments of one signature. It is data: it does not change, and
-/// it keeps the values that Variables had when it was made, but nothing else of the function.
+/// What a traced function does for arguments of one signature. It is data: it does not change. It
+/// keeps the Variables that the function reads, but nothing else of the function.
 ///
 /// Values have names: those of named(); the paths of arguments, such as "argument 0" or
 /// "argument 1.weight"; names of Variables; "%7" for the others. Of equal names the second one gets
@@ -42,6 +43,9 @@ class REEL_API Graph {
   explicit Graph(Shared<const detail::GraphData> data) : data_(std::move(data)) {}
   /// All steps, in their order.
   std::vector<GraphNode> nodes() const;
+  /// The graph as replays run it, after the passes: a step that repeats another one, or that makes
+  /// only what nothing reads, is dropped; updates of Variables come last.
+  Graph planned(Caller caller = Caller::here()) const;
   /// A line for each value and step: see to_string().
   std::string text() const;
   /// The steps in the language DOT, for Graphviz: `dot -Tsvg graph.dot`.
@@ -120,7 +124,7 @@ class REEL_API NameScope {
 /// Options of run().
 struct RunOptions {
   /// Tensors in the place of values with these names. Arguments have no other value; Variables have
-  /// those from when the graph was made.
+  /// their current ones.
   std::vector<std::pair<std::string, Tensor>> feed = {};
   /// The names of the values to compute.
   std::vector<std::string> fetch = {};
@@ -139,4 +143,22 @@ struct REEL_API Fetched {
 ///
 ///     run(graph, {.feed = {{"product", ones({2})}}, .fetch = {"out"}}).at("out")
 REEL_API Fetched run(const Graph& graph, const RunOptions& options, Caller caller = Caller::here());
+
+/// A graph in which f(x) stands in the place of x, the value with this name: what reads x reads
+/// f(x) then. f is called once, with zeros of the shape and dtype of x, and its ops become steps;
+/// it may not read elements in C++ or write Variables. Throws Error for an unknown name, ShapeError
+/// and DTypeError if f(x) differs from x in shape or dtype.
+///
+///     Graph without = replace(graph, "attention", [](Tensor x) { return zeros_like(x); });
+REEL_API Graph replace(const Graph& graph, std::string_view name,
+                       const detail::Function<Tensor(const Tensor&)>& f,
+                       Caller caller = Caller::here());
+/// A graph with a further value, f(inputs), under a name that no value has yet; run() can fetch it.
+/// `inputs` are names of values that are made on one path. f is called as by replace().
+///
+///     Graph more = append(graph, "size", {"logits"}, [](auto& x) { return norm(x[0]); });
+REEL_API Graph append(const Graph& graph, std::string_view name,
+                      const std::vector<std::string>& inputs,
+                      const detail::Function<Tensor(const std::vector<Tensor>&)>& f,
+                      Caller caller = Caller::here());
 }  // namespace reel

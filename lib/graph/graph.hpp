@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <reel/variable.hpp>
+
 #include "lib/body/shape.hpp"
 #include "lib/table/host_read.hpp"
 #include "lib/table/op.hpp"
@@ -111,6 +113,7 @@ struct Step {
   std::shared_ptr<const Loop> loop = {};  // of a step that is one
 };
 
+inline bool draws(const Step& step) { return step.op && step.op->random; }
 /// An element, with as few digits as identify it.
 std::string element_text(const Body& x, std::int64_t i);
 /// The op of the steps that are loops.
@@ -170,5 +173,6 @@ struct GraphData : graph::Graph {
   std::vector<std::string> arguments, variables;
   std::vector<Tensor> variable_values;
   bool loaded = false;  // from a file
+  std::vector<Variable> program;  // the Variables themselves; none in a graph of a file
 };
 }  // namespace reel::detail

@@ -156,6 +156,7 @@ constinit Op matmul_op{.name = "matmul",
                        .promote = Promote::numeric,
                        .needs = {{need_input(1), need_input(0)}},
                        .accumulates = true,
+                       .takes_all_values = true,
                        .autocast = Autocast::low,
                        .samples = matmul_samples};
 constinit Op matmul_add_op{.name = "matmul_add",
@@ -163,6 +164,7 @@ constinit Op matmul_add_op{.name = "matmul_add",
                            .shape = matmul_add_shape,
                            .promote = Promote::numeric,
                            .needs = {{need_input(1), need_input(0), 0}},
+                           .takes_all_values = true,
                            .autocast = Autocast::low,
                            .samples = matmul_add_samples};
 constinit Op dense_op{
@@ -173,6 +175,7 @@ constinit Op dense_op{
     .options = &options_type<ActivationOptions>,
     .check = activation_fits,
     .needs = {{need_input(1) | need_output(), need_input(0) | need_output(), need_output()}},
+    .takes_all_values = true,
     .autocast = Autocast::low,
     .samples = dense_samples,
     .argument_names = "x, weight, bias"};

@@ -142,6 +142,7 @@ struct Op {
   const std::uint8_t passes = 0;         // see GradientSlot
   const bool contiguous_inputs = false;  // the kernel wants row-major inputs
   const bool accumulates = false;        // the kernel can add to its output
+  const bool takes_all_values = false;   // an opaque kernel that refuses no value of its inputs
   const bool updates = false;            // outputs are Variables, written in place
   const bool replaces = false;           // an update that does not read what it writes
   const bool moves = false;              // computes nothing: takes dtypes without arithmetic too

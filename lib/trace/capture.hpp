@@ -20,12 +20,11 @@
 #include "lib/trace/state.hpp"
 
 namespace reel::tracing {
-using graph::Branch, graph::KeptOptions, graph::Layout, graph::Segment, graph::Step, graph::Value;
+using graph::Branch, graph::KeptOptions, graph::Layout, graph::Segment, graph::Step, graph::Value,
+    graph::draws;
 
 /// What C++ reads of x's elements, as a string of bytes.
 std::string answer_of(const Tensor& x, HostRead read);
-
-inline bool draws(const Step& step) { return step.op && step.op->random; }
 
 /// The result of a run without its tensors. Replays copy it and fill in their tensors.
 struct KeptResult {

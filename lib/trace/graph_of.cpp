@@ -14,17 +14,18 @@ namespace reel {
 Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& names) {
   TraceProgress& call = *progress_;
   if (!call.book->reads.empty()) add_reads();
+  const Locked held(Lock::traces);
   const TraceEntry* const entry = call.book->find(call.key, hash_of(call.key));
   auto data = make_shared_of<GraphData>();
   std::string why = std::string("a signature that was never called with training() ") +
                     (training() ? "true" : "false");
   if (entry) {
-    const Locked held(Lock::traces);
     why = entry->trouble.empty() ? "no call of this signature was captured yet"
                                  : "calls of this signature run eagerly: " + entry->trouble;
     static_cast<graph::Graph&>(*data) = entry->tree;
     for (const Variable& variable : entry->tree.variables) {
       data->variables.push_back(variable.name());
+      data->program.push_back(variable);
       data->variable_values.push_back(Access::cell(variable).value);
     }
   }
@@ -34,6 +35,15 @@ Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& na
     for (const auto& [place, name] : names)
       if (place == argument) data->arguments.push_back(name);
   return data;
+}
+
+Graph Graph::planned(Caller caller) const try {
+  auto data = make_shared_of<detail::GraphData>();
+  *data = *data_;
+  tracing::run_passes(*data, data->variables.size(), graph::all_passes(), false);
+  return Graph(std::move(data));
+} catch (const std::bad_alloc&) {
+  fail_memory(caller, "planned");
 }
 
 void Graph::verify(Caller caller) const try {

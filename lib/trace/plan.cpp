@@ -2,6 +2,8 @@
 #include "lib/trace/plan.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "lib/trace/loop.hpp"
@@ -83,16 +85,17 @@ void Planner::find_places() {
   constexpr std::int64_t least_shared = 4096;  // bytes; a copy of less costs no more than memory
   plan_.places.resize(tree_.values.size());
   const Value* first = nullptr;
-  for (std::size_t i = 0; i < tree_.values.size(); ++i) {
-    const Value& value = tree_.values[i];
-    if (value.kind != Value::Kind::computed) continue;
-    if (!first) plan_.device = (first = &value)->layout.device;
-    place(static_cast<int>(i)).kind =
-        value.layout.device == plan_.device ? ValuePlace::Kind::scratch : ValuePlace::Kind::fresh;
-  }
+  for (const Segment& segment : tree_.segments)
+    for (const Step& step : segment.steps)
+      for (const int output : step.outputs) {
+        if (output < 0 || value(output).kind != Value::Kind::computed) continue;
+        if (!first) plan_.device = (first = &value(output))->layout.device;
+        place(output).kind = value(output).layout.device == plan_.device ? ValuePlace::Kind::scratch
+                                                                         : ValuePlace::Kind::fresh;
+      }
   for (const Segment& segment : tree_.segments) {
     for (const Step& step : segment.steps) {
-      if (assigns_whole(tree_, step) && on_cpu() &&
+      if (graph::assigns_whole(tree_, step) && on_cpu() &&
           value(step.inputs[1]).layout.bytes() >= least_shared &&
           place(step.inputs[1]).kind == ValuePlace::Kind::scratch)
         place(step.inputs[1]).kind = ValuePlace::Kind::fresh;  // the Variable shares it
@@ -359,7 +362,7 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
     made.elements = value(step.outputs[0]).layout.elements;
   } else if (!step.updated.empty()) {
     made.kind = Instruction::Kind::update;
-    made.shares = on_cpu() && assigns_whole(tree_, step) &&
+    made.shares = on_cpu() && graph::assigns_whole(tree_, step) &&
                   place(step.inputs[1]).kind == ValuePlace::Kind::fresh;
   } else if (step.user_code) {
     made.kind = Instruction::Kind::user;
@@ -429,9 +432,23 @@ std::uint64_t next_plan() {
 }
 }  // namespace
 
+const bool verifies = std::getenv("REEL_VERIFY") != nullptr;
+
+void run_passes(graph::Graph& graph, std::size_t variables,
+                std::span<const graph::GraphPass> passes, bool verify) {
+  for (const graph::GraphPass& pass : passes) {
+    pass.run(graph);
+    if (!verify) continue;
+    if (const std::string fault = graph::fault_of(graph, variables, Context::here());
+        !fault.empty())
+      fail<TraceError>(
+          {}, "trace", "graph",
+          std::string("a graph that verify() accepts after the pass ").append(pass.name), fault);
+  }
+}
+
 Plan::Plan(const Tree& t, const std::vector<char>& owned) : tree(t), number(next_plan()) {
-  delay_assignments(tree);
-  put_updates_last(tree);
+  run_passes(tree, tree.variables.size(), graph::all_passes(), verifies);
   Planner(*this, owned).order_groups(tree);
   Planner(*this, owned).run();
   find_waits();

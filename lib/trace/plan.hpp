@@ -4,9 +4,11 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lib/graph/passes/passes.hpp"
 #include "lib/table/planned_graph.hpp"
 #include "lib/trace/stages.hpp"
 #include "lib/trace/tree.hpp"
@@ -22,6 +24,9 @@ struct PlannedLoop {
   std::vector<char> kept;   // whether a result of a trip may be this argument, or a view of it
   std::vector<char> owned;  // whether a trip may write into this argument
 };
+
+/// A frame with more scratch memory than this returns it to the cache of blocks after each call.
+inline constexpr std::size_t most_kept_bytes = 256 << 10;
 
 struct Plan {
   struct PlannedSegment {
@@ -72,6 +77,13 @@ struct Plan {
   std::array<std::atomic<Frame*>, 4> frames_ = {};
   std::atomic<bool> retired_ = false;
 };
+
+/// Whether the environment has REEL_VERIFY.
+extern const bool verifies;
+/// Runs passes over a graph with so many Variables. To `verify`, throws a TraceError that names the
+/// first pass after which the graph is wrong.
+void run_passes(graph::Graph& graph, std::size_t variables,
+                std::span<const graph::GraphPass> passes, bool verify);
 
 /// What is wrong in a plan: "add: %7 is read where no instruction has made it". An instruction
 /// reads what a call starts with, and what instructions before it on the same path have made and

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "lib/graph/passes/passes.hpp"
 #include "lib/table/backend.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/passes.hpp"
 #include "lib/trace/lifetimes.hpp"
-#include "lib/trace/order.hpp"
 #include "lib/trace/plan.hpp"
 #include "lib/trace/ranges.hpp"
 

@@ -16,11 +16,6 @@
 #include "lib/table/options/random.hpp"
 
 namespace reel::tracing {
-namespace {
-/// A frame with more scratch memory than this returns it to the cache of blocks after each call.
-constexpr std::int64_t most_kept_bytes = 256 << 10;
-}  // namespace
-
 Tensor made_for(Context& context, const Layout& layout) {
   Body* body = allocate_on(context, layout.device, layout.dtype, layout.shape, layout.elements);
   if (!body)
@@ -71,7 +66,8 @@ void Frame::leave() {
   kept.clear();
   stacks.clear();
   for (Tensor& shadow : shadows) shadow = Tensor();
-  if (Access::body(scratch)->bytes() > most_kept_bytes) scratch = Tensor();
+  if (Access::body(scratch)->bytes() > static_cast<std::int64_t>(most_kept_bytes))
+    scratch = Tensor();
 }
 
 Frame* Plan::take_frame() {

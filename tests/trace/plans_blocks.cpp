@@ -69,8 +69,8 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
         const Tensor p = sum(v[0].reshape({50, 100}), 0), q = v[0].reshape({50, 100}) * p;
         return List{sum(sigmoid(q) * q, 0)};
       },
-      "view, kernel sum!, view, blocks(4, 24576), spread once, multiply!, sigmoid!, multiply!, "
-      "allocate, kernel sum!; 20480");
+      "view, kernel sum!, blocks(4, 24576), spread once, multiply!, sigmoid!, multiply!, allocate, "
+      "kernel sum!; 20480");
   check(
       5'000,
       [](const List& v) {
