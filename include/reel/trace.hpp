@@ -28,6 +28,10 @@ struct TraceOptions {
   /// A check that finds a difference throws TraceError. Otherwise one line on stderr says so. Calls
   /// of the same signature run eagerly afterwards in both cases.
   bool throw_on_difference = false;
+  /// Bytes that constants, and memory for replays, may take: at most about so many. Beyond that,
+  /// the signatures that were called longest ago are dropped, and captured again when they are
+  /// called. A function that several threads call drops nothing.
+  std::int64_t memory = std::int64_t{1} << 30;
 };
 
 namespace detail {

@@ -2,7 +2,9 @@
 #include "lib/trace/book.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <utility>
 
 #include "lib/pool/process.hpp"
@@ -11,7 +13,6 @@
 
 namespace reel::detail {
 namespace {
-const bool verifies = std::getenv("REEL_VERIFY") != nullptr;
 constexpr int most_failures = 3, most_changes = 16, most_skips = 64;
 constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
@@ -52,6 +53,9 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
     bytes += static_cast<std::size_t>(value.layout.bytes());
     if (constants <= 8)
       list += "    " + describe(value.layout) +
+              (value.layout.elements == 1 && value.layout.device == cpu()
+                   ? " " + graph::element_text(*Access::body(value.constant), 0)
+                   : "") +
               (readers[i] ? " in " + place_of(*readers[i]) : " in the result") + "\n";
   }
   out += "  " + std::to_string(tree.paths) + (tree.paths == 1 ? " path, " : " paths, ") +
@@ -80,13 +84,19 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
     out += part + (times == 1 ? "" : ", " + std::to_string(times) + " times") + "\n";
 }
 
-/// Retires a plan at its end.
-struct Retired {
-  tracing::Plan* plan = nullptr;
-  ~Retired() {
-    if (plan) plan->retire();
-  }
-};
+void explain_calls(const TraceEntry& entry, std::string& out) {
+  const tracing::Plan* const plan = entry.plan.load(std::memory_order_relaxed);
+  int checks = 0;
+  for (const auto& ending : entry.tree.endings)
+    if (ending) checks += ending->checks.load(std::memory_order_relaxed);
+  const std::uint64_t replays = entry.replays.load(std::memory_order_relaxed);
+  if (!plan || !(checks + replays)) return;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3g", entry.check_seconds * 1e3);
+  out += "  " + std::to_string(replays) + (replays == 1 ? " replay, " : " replays, ") +
+         std::to_string(checks) + (checks == 1 ? " check in " : " checks in ") + seconds +
+         " ms; values of a replay share " + std::to_string(plan->scratch_bytes) + " bytes\n";
+}
 }  // namespace
 
 // Trees keep results of user types. Their destructors run while no mutex is locked. A plan is
@@ -95,7 +105,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
                                         std::unique_ptr<tracing::CapturedWords> captured,
                                         bool nested, const std::atomic<bool>& shared) {
   std::vector<std::unique_ptr<tracing::Plan>> unused;
-  Retired older;
+  Forgotten older;
   const Locked held(Lock::traces);
   if (eager) return {};  // another thread has found why
   const std::size_t before = tree.paths;
@@ -110,7 +120,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   }
   tracing::Tree grown = tree;  // a copy, so that nothing changes before all memory is allocated
   if (tracing::Difference difference = grown.add(path)) return difference;
-  if (verifies)
+  if (tracing::verifies)
     if (const std::string fault = graph::fault_of(grown, grown.variables.size(), Context::here());
         !fault.empty())
       fail<TraceError>({}, "trace", "graph", "a graph that verify() accepts", fault);
@@ -123,7 +133,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
       grown.ending()->until_check = 0;
   }
   auto newest = std::make_unique<tracing::Plan>(grown);
-  if (verifies)
+  if (tracing::verifies)
     if (const std::string fault = tracing::fault_of(*newest); !fault.empty())
       fail<TraceError>({}, "trace", "plan", "values that are made before they are read", fault);
   const bool frees = !nested && may_free(shared);
@@ -186,14 +196,16 @@ bool TraceEntry::skip(std::string why, bool by_chance) {
 }
 
 void TraceEntry::forget(std::string why) {
-  tracing::Tree dropped;
-  Retired older;
+  Forgotten dropped;
   const Locked held(Lock::traces);
+  take(dropped, std::move(why));
+}
+void TraceEntry::take(Forgotten& dropped, std::string why) {
   trouble = std::move(why);
   derived = 0;
   derived_from.clear();
-  std::swap(tree, dropped);
-  older.plan = plan.exchange(nullptr, std::memory_order_acq_rel);
+  std::swap(tree, dropped.tree);
+  dropped.plan = plan.exchange(nullptr, std::memory_order_acq_rel);
 }
 
 TraceBook::~TraceBook() {
@@ -211,9 +223,14 @@ TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
 
 TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
                                    const std::vector<const Variable*>& variables,
-                                   const std::vector<const Tensor*>& tensors) {
+                                   const std::vector<const Tensor*>& tensors, bool nested) {
+  Dropped dropped;
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
+  if (may_drop(nested)) {
+    if (8 * ++added > entries) drop_unreachable(dropped);
+    if (full()) drop_oldest(nullptr, dropped);
+  }
   if (full()) return nullptr;
   Derived derived = derive(*this, key);
   if (!derived.plan && unused.load(std::memory_order_relaxed) >= most_unused && is_new(hash))
@@ -226,8 +243,10 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
   for (const Variable* variable : variables) made->variables.push_back(*variable);
   for (const Tensor* tensor : tensors) made->tensors.push_back(*tensor);
   made->trouble = state;
-  made->eager = !state.empty();
-  if (derived.plan) {
+  if (const auto known = drops.find(hash); known != drops.end() && known->second == most_drops)
+    made->trouble = "it was captured and dropped 3 times; allow more TraceOptions::memory";
+  made->eager = !made->trouble.empty();
+  if (derived.plan && !made->eager) {
     made->derived = derived.tree.paths;
     made->derived_from = std::move(derived.names);
     made->tree = std::move(derived.tree);
@@ -295,24 +314,23 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
 
 void TraceBook::clear(bool runs) {
   std::vector<std::unique_ptr<tracing::Plan>> unused_plans;  // freed while no mutex is locked
+  std::deque<TraceEntry::Forgotten> forgotten;
+  const Locked held(Lock::traces);
+  state = first_state();
   for_each([&](TraceEntry& entry) {
-    entry.forget({});
-    const Locked held(Lock::traces);
+    entry.take(forgotten.emplace_back(), state);
     if (!runs && entry.may_free(shared)) {
       for (auto& plan : entry.plans) unused_plans.push_back(std::move(plan));
       entry.plans.clear();
     }
+    count_memory(entry, true);
     entry.use = TraceEntry::Use::none;
     entry.failures = 0;
     entry.change = {};
-  });
-  const Locked held(Lock::traces);
-  state = first_state();
-  for_each([&](TraceEntry& entry) {
-    entry.trouble = state;
     entry.eager = !state.empty();
   });
   unused = 0;
+  drops.clear();
   differences = 0;
   listed.clear();
 }
@@ -340,18 +358,18 @@ const char* TraceBook::why_not_captured() const {
 
 std::string TraceBook::explain() const {
   std::string out;
+  const Locked held(Lock::traces);
   for_each([&](const TraceEntry& entry) {
-    const Locked held(Lock::traces);
     out += entry.signature + "\n";
     if (entry.derived) out += "  made from " + entry.derived_from + "\n";
     if (entry.tree.paths) explain_tree(entry.tree, out);
+    explain_calls(entry, out);
     if (entry.eager)
       out += "  runs eagerly: " + entry.trouble + "\n";
     else if (!entry.trouble.empty())
       out += "  a run was not captured: " + entry.trouble + "\n";
   });
-  if (full()) out += "calls of further signatures run eagerly: more than 1024\n";
-  const Locked held(Lock::traces);
+  if (full() && shared.load()) out += "calls of further signatures run eagerly: more than 1024\n";
   for (const auto& [rest, count] : listed)
     if (count > most_listed) {
       out += "calls with other values of what reads() lists run eagerly: more than 4\n";
@@ -392,10 +410,8 @@ Traces::~Traces() {
 }
 std::size_t Traces::count() const {
   std::size_t paths = 0;
-  book_->for_each([&](const TraceEntry& entry) {
-    const Locked held(Lock::traces);
-    paths += entry.tree.paths - entry.derived;
-  });
+  const Locked held(Lock::traces);
+  book_->for_each([&](const TraceEntry& entry) { paths += entry.tree.paths - entry.derived; });
   return paths;
 }
 std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What was captured of a function, by signature. Calls read it without a lock. An entry keeps its
-// address until the function is destroyed.
+// What was captured of a function, by signature. Calls read it without a lock. An entry is dropped
+// only while the one thread that calls the function is in no other call of a traced function.
 #pragma once
 #include <array>
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <reel/trace.hpp>
@@ -37,9 +38,13 @@ struct TraceEntry {
   /// Whether it was captured, and was called again since.
   enum class Use : std::uint8_t { none, captured, again };
   std::atomic<Use> use = Use::none;
+  std::atomic<std::uint64_t> used = 0;  // a call: the last one but for calls in a row behind it
+
+  std::atomic<std::uint64_t> replays = 0;
 
   // Guarded by Lock::traces:
   tracing::Tree tree;
+  double check_seconds = 0;  // of all checks
   // kept, as other threads may still run an older plan
   std::vector<std::unique_ptr<tracing::Plan>> plans;
   std::string signature, trouble;
@@ -48,6 +53,8 @@ struct TraceEntry {
   std::size_t derived = 0;     // paths that were made from those of two other signatures
   std::string derived_from;    // their names
   int failures = 0;
+  std::vector<const void*> constants;  // the memory of its constants
+  std::int64_t bytes = 0;              // of its plan
   struct {  // what the last run changed behind a pointer, and how many runs in a row changed it
     std::uintptr_t at = 0;
     std::uint64_t now = 0, bytes = 0;  // a mask of the bytes that it changed
@@ -73,6 +80,16 @@ struct TraceEntry {
   bool skip(std::string why, bool by_chance);
   /// Drops what was captured, because it is no longer valid.
   void forget(std::string why);
+  /// What forget() drops. Its destructor runs users' code: call it while no mutex is locked.
+  struct Forgotten {
+    tracing::Tree tree;
+    tracing::Plan* plan = nullptr;
+    ~Forgotten() {
+      if (plan) plan->retire();
+    }
+  };
+  /// As forget(), but Lock::traces must be held.
+  void take(Forgotten& dropped, std::string why);
   void run_eagerly(std::string why);
   /// Whether no other thread, and no gradient that waits, can need a plan. Lock::traces must be
   /// held.
@@ -94,12 +111,20 @@ struct TraceBook {
   std::atomic<std::uint64_t> begun = 0, ended = 0;
   std::atomic<TraceEntry*> last = nullptr;  // the entry of the last call
   std::atomic<bool> warned = false;         // of too many signatures
+  std::atomic<bool> told_memory = false;    // that signatures are dropped
   std::atomic<bool> told_unread = false;    // that replays do not read everything
   std::size_t entries = 0;                  // guarded by Lock::traces
-  std::atomic<int> unused = 0;              // entries that were captured and not called again
-  std::uint64_t thread = 0;                 // the one that calls the function
-  std::atomic<bool> shared = false;         // several threads have called it
-  std::vector<std::uint64_t> seen;  // hashes of signatures that were not captured, by themselves
+  std::size_t added = 0;  // entries since Variables were looked at that nothing else holds
+  std::unordered_map<const void*, std::pair<int, std::int64_t>>
+      constants;           // the memory of constants: entries that hold it, and its bytes
+  std::int64_t bytes = 0;  // of constants and plans
+  std::unordered_map<std::uint64_t, int>
+      drops;  // by hash: how often a signature was dropped for its memory
+  static constexpr int most_drops = 3;
+  std::atomic<int> unused = 0;       // entries that were captured and not called again
+  std::uint64_t thread = 0;          // the one that calls the function
+  std::atomic<bool> shared = false;  // several threads have called it
+  std::vector<std::uint64_t> seen;   // hashes of signatures that were not captured, by themselves
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
   std::unordered_map<std::uint64_t, int>
       listed;           // signatures by the rest without what reads() lists
@@ -111,10 +136,26 @@ struct TraceBook {
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
   /// Null if calls of the signature run eagerly: there are too many entries, or too many of them
   /// were not called again and the signature is new. `rest` is the hash of the key without what
-  /// reads() lists.
+  /// reads() lists. `nested`: a call of a traced function is around this one.
   TraceEntry* find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
                           const std::vector<const Variable*>& variables,
-                          const std::vector<const Tensor*>& tensors);
+                          const std::vector<const Tensor*>& tensors, bool nested);
+
+  /// An entry that was dropped. It runs users' code when it is destroyed: no mutex may be locked.
+  using Dropped = std::vector<std::unique_ptr<TraceEntry>>;
+  /// Drops what was called longest ago, but not `current`, until the memory is within its limit.
+  /// True if this has dropped something.
+  bool keep_within_memory(TraceEntry& current, bool nested);
+  // The rest needs Lock::traces.
+  /// Drops the entries of which a Variable is held by entries alone: no call can find them.
+  void drop_unreachable(Dropped& dropped);
+  /// Drops the entry that was called longest ago, but not `current`. False if there is none.
+  bool drop_oldest(const TraceEntry* current, Dropped& dropped);
+  void drop(TraceEntry& entry, Dropped& dropped);
+  /// Counts the memory of an entry anew; 0 bytes if it is `dropped`.
+  void count_memory(TraceEntry& entry, bool is_dropped);
+  bool may_drop(bool nested) const { return !nested && !shared.load(); }
+
   /// There is a warning if so many signatures differ in one number only.
   static constexpr int alike_signatures = 8;
   /// More signatures that differ in listed values only run eagerly.

@@ -174,6 +174,13 @@ void publish(TraceProgress& call, tracing::Capture path) {
   }
   auto none = TraceEntry::Use::none;
   if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured)) ++call.book->unused;
+  if (call.book->keep_within_memory(*call.entry, spare.get().calls > 1) &&
+      !call.book->told_memory.exchange(true))
+    std::fprintf(stderr,
+                 "reel: %s:%u: what was captured of a traced function takes more than %.3g MB: "
+                 "signatures that were called longest ago are dropped; see TraceOptions::memory\n",
+                 call.caller.file ? call.caller.file : "?", call.caller.line,
+                 static_cast<double>(call.book->options.memory) * 1e-6);
 }
 
 void finish_capture(TraceProgress& call, const std::string& changed_read) {
@@ -228,6 +235,10 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
   if (renewed && tolerate_changes(call)) return;
   if (!call.scheduled) return;
   const double check_seconds = seconds_since(call.began);
+  {
+    const Locked held(Lock::traces);
+    call.entry->check_seconds += check_seconds;
+  }
   tracing::plan_next_check(*call.ending, call.book->options.verify, check_seconds,
                            call.replay_seconds > 0 ? call.replay_seconds : check_seconds);
 }
@@ -432,16 +443,20 @@ const void* TraceCall::replay() try {
   call.book->calls.store(call.number, std::memory_order_relaxed);
   call.entry = call.book->last.load(std::memory_order_acquire);
   if (!call.entry || call.entry->key != call.key) {
+    if (call.entry) call.entry->used.store(call.number, std::memory_order_relaxed);
     const std::uint64_t hash = hash_of(call.key);
     call.entry = call.book->find(call.key, hash);
     if (!call.entry) {
       Key rest;
       if (!call.book->reads.empty())
         rest.assign(call.key.begin(), call.key.begin() + static_cast<std::ptrdiff_t>(call.rest));
-      call.entry =
-          call.book->find_or_add(call.key, hash, hash_of(rest), call.variables, call.tensors);
+      call.entry = call.book->find_or_add(call.key, hash, hash_of(rest), call.variables,
+                                          call.tensors, spare.get().calls > 1);
     }
-    if (call.entry) call.book->last.store(call.entry, std::memory_order_release);
+    if (call.entry) {
+      call.entry->used.store(call.number, std::memory_order_relaxed);
+      call.book->last.store(call.entry, std::memory_order_release);
+    }
   }
   if (!call.entry) {
     if (!call.book->warned.exchange(true)) warn(call, call.book->why_not_captured());
@@ -458,6 +473,8 @@ const void* TraceCall::replay() try {
     if (call.is_taped && tracks_constants(context, plan->tree, *plan)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replaying().commit();
+      call.entry->replays.store(call.entry->replays.load(std::memory_order_relaxed) + 1,
+                                std::memory_order_relaxed);
       call.doing = Doing::replaying;
       call.replayed = ending;
       return ending->result ? ending->result->object : ending;

@@ -76,6 +76,22 @@ TEST_CASE("explain counts paths, steps, Variables, constants and answers") {
   }
 }
 
+TEST_CASE("explain counts replays and checks, and says what single constants are") {
+  const auto traced = trace([](Tensor x) {
+    const Tensor y = x * 2.5;
+    return y + 1;
+  });
+  traced(ones({100}));
+  CHECK(traced.explain().find("replay") == std::string::npos);
+  for (int i = 0; i < 9; ++i) traced(ones({100}));
+  const std::string text = traced.explain();
+  INFO(text);
+  // Replays 1, 2, 4 and 8 are checked.
+  CHECK(text.find("  5 replays, 4 checks in ") != text.npos);
+  CHECK(text.find(" ms; values of a replay share 448 bytes\n") != text.npos);
+  CHECK(text.find("    float32() 2.5 in multiply at ") != text.npos);
+}
+
 TEST_CASE("explain names the first op that reads a constant") {
   const Tensor twice = full({2}, 2.0f), back = full({3}, 3.0f);
   const auto traced = trace([&](Tensor x) {
@@ -272,8 +288,9 @@ TEST_CASE("a warning without a line of the user's says so") {
         "function\n");
 }
 
-TEST_CASE("too many signatures are worth one warning") {
+TEST_CASE("too many signatures of a function of several threads are worth one warning") {
   const auto traced = trace([](Tensor x, const std::string&) { return x * 2; });
+  std::thread([&] { traced(given(), "0"); }).join();
   const auto call = [&](int i) {
     return on_stderr([&] { CHECK(equal(traced(given(), std::to_string(i)), given() * 2)); });
   };

@@ -77,7 +77,8 @@ TEST_CASE("leaves of every kind are read, in each call and at any depth") {
       settings.w.assign_add(1);  // live
       REQUIRE(equal(traced(ones({2})), f(ones({2}))));
     }
-    CHECK(traced.trace_count() == 2);
+    // What was captured of the Variable that is gone is dropped.
+    CHECK(traced.trace_count() == (&change == &changes.back() ? 1 : 2));
   }
 }
 

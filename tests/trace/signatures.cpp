@@ -250,14 +250,14 @@ TEST_CASE("of many arguments some may be the same tensor") {
     }
 }
 
-TEST_CASE("a Variable that is an argument lives as long as its trace") {
+TEST_CASE("a Variable that is an argument is no other one that has its address") {
   const auto traced = trace([](const Variable& v) { return v * 2; });
   for (int i = 0; i < 30; ++i) {
     const Variable v("v", full({1 + i % 3}, static_cast<float>(i)));
     for (int time = 0; time < 2; ++time)
       CHECK(equal(traced(v), full({1 + i % 3}, static_cast<float>(2 * i))));
   }
-  CHECK(traced.trace_count() == 30);
+  CHECK(traced.trace_count() <= 8);  // of Variables that only the trace holds, most are dropped
   // The same for an argument that the function does not use.
   const auto unused = trace([](const Variable&, Tensor x) { return x * 2; });
   for (const std::string name : {"first", "second", "third"}) {
