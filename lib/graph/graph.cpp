@@ -84,3 +84,9 @@ std::string place_of(const Step& step) {
 }
 
 }  // namespace reel::graph
+
+namespace reel::detail {
+const Tensor& GraphData::variable_value(std::size_t i) const {
+  return i < program.size() ? Access::cell(program[i]).value : variable_values[i];
+}
+}  // namespace reel::detail

@@ -87,7 +87,7 @@ class Writer {
       Json::array(all.key("variables"), data_.variables, [&](const std::string& name) {
         Json::object(out_, [&](Json& one) {
           one.text("name", name);
-          one.text("tensor", add(name, data_.variable_values[i++]));
+          one.text("tensor", add(name, data_.variable_value(i++)));
         });
       });
       all.key("graph");

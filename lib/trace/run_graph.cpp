@@ -95,8 +95,7 @@ class Run {
                     "\"" + names_[static_cast<std::size_t>(i)] + "\"", "no such Tensor",
                     "An argument has no value of its own.");
       case Value::Kind::variable:
-        here(i) = number < data_.program.size() ? Access::cell(data_.program[number]).value
-                                                : data_.variable_values[number];
+        here(i) = data_.variable_value(number);
         return;
       case Value::Kind::constant:
         here(i) = value.constant;
