@@ -51,7 +51,8 @@ USERS = {
     "lib/fit": ("autograd lib/bench lib/body lib/flow lib/gate lib/io lib/memory lib/optim lib/tensor",
                 "lib/body/text.hpp"),
     "lib/io": ("lib/body lib/flow lib/gate lib/graph lib/memory lib/ops lib/pool lib/table lib/tensor lib/trace",
-               "lib/body/portion.hpp lib/body/text.hpp lib/body/utf8.hpp lib/pool/process.hpp "
+               "lib/body/portion.hpp lib/body/text.hpp lib/body/utf8.hpp lib/flow/context.hpp lib/flow/interceptor.hpp "
+               "lib/graph/graph.hpp lib/memory/blocks.hpp lib/pool/process.hpp lib/table/op.hpp "
                "lib/table/option_checks.hpp lib/tensor/raw.hpp lib/trace/loop.hpp"),
     "lib/plot": ("lib/body lib/gate lib/memory lib/ops", "lib/body/text.hpp lib/body/utf8.hpp"),
     "lib/bench": ("lib/body lib/flow lib/io lib/memory lib/pool",
