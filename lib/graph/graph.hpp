@@ -172,7 +172,7 @@ namespace reel::detail {
 struct GraphData : graph::Graph {
   std::vector<std::string> arguments, variables;
   std::vector<Tensor> variable_values;
-  bool loaded = false;  // from a file
+  bool loaded = false;            // from a file
   std::vector<Variable> program;  // the Variables themselves; none in a graph of a file
   /// What Variable number i holds now; in a graph of a file, what it held then.
   const Tensor& variable_value(std::size_t i) const;

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include <reel/graph.hpp>
-#include <reel/ops/create.hpp>
 
 #include "lib/body/text.hpp"
 #include "lib/flow/interceptor.hpp"
 #include "lib/gate/call_kernel.hpp"
 #include "lib/graph/passes/passes.hpp"
 #include "lib/graph/shapes.hpp"
-#include "lib/trace/capture.hpp"
+#include "lib/table/backend.hpp"
+#include "lib/trace/replay.hpp"
 
 namespace reel {
 namespace {
@@ -120,7 +120,10 @@ class Edit {
     std::vector<Tensor> arguments;
     tracing::Tracer tracer;
     for (const int value : values) {
-      const Tensor x = zeros(layout(value).shape, layout(value).dtype).to(layout(value).device);
+      graph::Layout plain = layout(value);
+      plain.contiguous = true;
+      const Tensor x = tracing::made_for(context, plain);
+      if (plain.elements) backend_of(plain.device.kind)->fill(*Access::body(x), 0);
       arguments.push_back(tracing::named_apart(x));
       tracer.argument(arguments.back());
     }
