@@ -76,7 +76,7 @@ TEST_CASE("explain counts paths, steps, Variables, constants and answers") {
   }
 }
 
-TEST_CASE("explain counts replays and checks, and says what single constants are") {
+TEST_CASE("explain counts replays and checks, and says what single constants are", "[cpu]") {
   const auto traced = trace([](Tensor x) {
     const Tensor y = x * 2.5;
     return y + 1;
@@ -288,7 +288,7 @@ TEST_CASE("a warning without a line of the user's says so") {
         "function\n");
 }
 
-TEST_CASE("too many signatures of a function of several threads are worth one warning") {
+TEST_CASE("too many signatures of a function of several threads are worth one warning", "[cpu]") {
   const auto traced = trace([](Tensor x, const std::string&) { return x * 2; });
   std::thread([&] { traced(given(), "0"); }).join();
   const auto call = [&](int i) {
