@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checks whether a replay and a run of the function gave the same results. Plans the next check.
 #pragma once
+#include <chrono>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,9 @@ struct Compared {
 /// The first pair that differs by more than rounding. A replay may add gradients in another order.
 Difference compare(std::span<const Compared> pairs);
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 /// The share of time for checks: the value of the environment variable REEL_TRACE_CHECK, or `asked`
 /// if it is not set.
 double share_of_checks(double asked);

@@ -118,13 +118,8 @@ struct TraceProgress {
   }
 };
 
-/// The current content of the function's captured variables.
-std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call,
-                                                       const tracing::CapturedWatch& known);
-/// How a run, which took this path, differs from the replay that it checks.
-tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path);
-/// Drops what was derived, as a run differs from it, and says so.
-void capture_by_itself(TraceProgress& call, const tracing::Difference& difference);
-/// After the first check of what was derived: replays compare captured variables from now on.
-void watch_captured(TraceProgress& call);
+/// Calls of traced functions that this thread is in.
+int open_calls();
+/// Writes to stderr why calls run eagerly.
+void warn(const TraceProgress& call, const std::string& why);
 }  // namespace reel::detail

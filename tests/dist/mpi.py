@@ -137,7 +137,8 @@ def faults(mpi, mpirun):
         check(f"{mpi}: a rank that leaves ends all", status is not None, err)
         status, _, err, _ = run(mpirun, 2, "differ", timeout=30, **wait)
         first = 'rank 1: expected Variable 0 "weight" float32 (2,) as on rank 0, got Variable 0 "weight" float32 (3,)'
-        check(f"{mpi}: a different model is told on each rank", status not in (0, None) and err.count(first) >= 2, err)
+        # The first rank that ends may end the others before they write the difference too.
+        check(f"{mpi}: a different model is told", status not in (0, None) and first in err, err)
 
 
 def resume(mpi, mpirun):
