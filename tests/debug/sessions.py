@@ -171,10 +171,12 @@ def screens(build, program):
     if not debugger.exists() or not shutil.which("tmux"):
         print("there is no tmux or no reel-debug: the full screen is not tested")
         return
-    server = f"reel{os.getpid()}"
+    server = ""
 
     def tmux(*words):
-        return subprocess.run(["tmux", "-L", server, *words], check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(["tmux", "-L", server, *words], capture_output=True, text=True)
+        require(done.returncode == 0, f"tmux {words[0]}, got {done.stderr!r}")
+        return done.stdout
 
     def shows(text):
         seen = []
@@ -193,7 +195,9 @@ def screens(build, program):
          (["look -1", "Enter"], "step 1:"), (["show dense", "Enter"], "'@' is")],
     ]
     try:
-        for session in sessions:
+        for number, session in enumerate(sessions):
+            # A server ends with its last session, and a new session may still reach the ending server.
+            server = f"reel{os.getpid()}.{number}"
             tmux("new-session", "-d", "-x", "120", "-y", "35", "-s", "a", f"'{debugger}' '{program}'; echo status $?; sleep 60")
             shows("stopped: the program begins")
             for typed, seen in session:
@@ -202,7 +206,7 @@ def screens(build, program):
             keys("q")
             shows("the program has ended")
             shows("status 0")
-            tmux("kill-session", "-t", "a")
+            tmux("kill-server")
     finally:
         subprocess.run(["tmux", "-L", server, "kill-server"], capture_output=True)
 
