@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loops as values. Eagerly they are C++ loops. If a trace follows, interceptors are told of each
+// Loops as values. Eagerly they are C++ loops. If a trace follows, interceptors see each
 // trip; if a tape records, the loop leaves one record, whose gradient is a loop as well.
 #include <algorithm>
 #include <bit>
@@ -66,8 +66,8 @@ Tensor joined(const List& made, bool reverse, Caller caller) {
   return stack(Operands(ordered, caller));
 }
 
-/// What is told to the interceptor that follows a loop.
-struct Told {
+/// What is reported to the interceptor that follows a loop.
+struct Reports {
   Interceptor* to = nullptr;
   int number = -1;
 
@@ -114,22 +114,22 @@ class LoopGradient {
   void run() {
     choose();
     List state = carried_, made_rows;
-    Told told;
-    told.begin({.name = record_.name,
-                .site = record_.site,
-                .reverse = !record_.reverse,
-                .once = record_.once,
-                .gradient_of = record_.number,
-                .state = state,
-                .rows = given_rows_,
-                .of = read_});
+    Reports report;
+    report.begin({.name = record_.name,
+                  .site = record_.site,
+                  .reverse = !record_.reverse,
+                  .once = record_.once,
+                  .gradient_of = record_.number,
+                  .state = state,
+                  .rows = given_rows_,
+                  .of = read_});
     std::vector<List> made(wanted_arrays_.size());
-    for (std::size_t k = record_.trips.size(); k-- > 0;) trip(k, state, made, told);
+    for (std::size_t k = record_.trips.size(); k-- > 0;) trip(k, state, made, report);
     List last = names_of(state), stacked;
     for (std::size_t i = 0; i < made.size(); ++i)
       stacked.push_back(made[i].empty() ? zeros_of_input(wanted_arrays_[i])
                                         : joined(made[i], !record_.reverse, record_.site));
-    told({.kind = Kind::ends, .state = last, .rows = stacked, .of = state});
+    report({.kind = Kind::ends, .state = last, .rows = stacked, .of = state});
     give(last, stacked);
   }
 
@@ -168,17 +168,17 @@ class LoopGradient {
       }
   }
 
-  void trip(std::size_t k, List& state, std::vector<List>& made, const Told& told) {
+  void trip(std::size_t k, List& state, std::vector<List>& made, const Reports& report) {
     LoopRecord::Trip& forward = record_.trips[k];
     List names = names_of(state);
     const std::size_t count = record_.trips.size();
     const List rows =
         rows_of(given_rows_, static_cast<std::int64_t>(record_.reverse ? count - 1 - k : k));
-    told({.kind = Kind::trip_begins,
-          .state = names,
-          .rows = rows,
-          .of = state,
-          .arrays = given_rows_});
+    report({.kind = Kind::trip_begins,
+            .state = names,
+            .rows = rows,
+            .of = state,
+            .arrays = given_rows_});
     List results, gradients;
     std::vector<GradientSource> sources;
     for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -213,7 +213,7 @@ class LoopGradient {
         next.push_back(names[next.size()] + found[i]);
       }
     }
-    told({.kind = Kind::trip_ends, .state = next, .rows = row_gradients});
+    report({.kind = Kind::trip_ends, .state = next, .rows = row_gradients});
     state = std::move(next);
   }
 
@@ -253,7 +253,7 @@ struct Loop::State {
   std::vector<List> rows = {}, made = {};  // of each array; of each tensor that a trip makes
   std::int64_t trips = 0;
   // If a trace follows:
-  Told told = {};
+  Reports report = {};
   List arrays = {}, before = {};            // and the state before the current trip
   List first = {};                          // the state at the beginning
   std::shared_ptr<LoopRecord> record = {};  // if a tape records
@@ -304,7 +304,7 @@ void Loop::begin(const LoopLeaves& state, const LoopLeaves& arrays) try {
     length_ = shape[0];
   }
   if (Context::here().interceptors) own.follow(state, arrays);
-  followed_ = static_cast<bool>(own.told);
+  followed_ = static_cast<bool>(own.report);
   if (!followed_)
     for (std::size_t i = 0; i < arrays.size(); ++i)
       own.rows.push_back(unbind(Operand(arrays[i], own.caller)));
@@ -320,15 +320,15 @@ void Loop::State::follow(const LoopLeaves& state_leaves, const LoopLeaves& array
   put_in_order(array_leaves, caller);
   first = before = list_of(state_leaves);
   arrays = list_of(array_leaves);
-  told.begin({.name = name,
-              .site = caller,
-              .reverse = options.reverse,
-              .once = is_once(),
-              .most = options.most,
-              .state = first,
-              .rows = arrays});
-  if (!told || !tapes) return;
-  record = std::make_shared<LoopRecord>(name, caller, told.number, options.reverse, is_once());
+  report.begin({.name = name,
+                .site = caller,
+                .reverse = options.reverse,
+                .once = is_once(),
+                .most = options.most,
+                .state = first,
+                .rows = arrays});
+  if (!report || !tapes) return;
+  record = std::make_shared<LoopRecord>(name, caller, report.number, options.reverse, is_once());
   record->states = first.size();
   record->arrays = arrays.size();
   watched.emplace(context, record->readings);
@@ -351,11 +351,11 @@ void Loop::begin_trip(const LoopLeaves& state, const LoopLeaves& rows) try {
     names.push_back(state[i] = another_name(state[i]));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = parts[i];
-  own.told({.kind = LoopEvent::Kind::trip_begins,
-            .state = names,
-            .rows = parts,
-            .of = own.before,
-            .arrays = own.arrays});
+  own.report({.kind = LoopEvent::Kind::trip_begins,
+              .state = names,
+              .rows = parts,
+              .of = own.before,
+              .arrays = own.arrays});
   if (!own.record) return;
   for (const List& list : {names, parts})
     for (const Tensor& x : list)
@@ -383,7 +383,7 @@ bool Loop::holds(bool condition, const LoopLeaves& state) try {
                 "false after at most " + to_text(own.options.most) + " trips", "true");
   if (condition || !followed_) return condition;
   const List last = list_of(state);
-  own.told({.kind = LoopEvent::Kind::trip_ends, .state = last, .stops = true});
+  own.report({.kind = LoopEvent::Kind::trip_ends, .state = last, .stops = true});
   if (own.record) own.record->trips.pop_back();
   return false;
 } catch (const std::bad_alloc&) {
@@ -430,10 +430,10 @@ void Loop::end_trip(const LoopNext& next, const LoopLeaves& made) try {
   for (std::size_t i = 0; i < made.size(); ++i) own.made[i].push_back(made[i]);
   if (!followed_) return;
   List next_state = list_of(next.leaves), rows = list_of(made);
-  own.told({.kind = LoopEvent::Kind::trip_ends,
-            .state = next_state,
-            .rows = rows,
-            .stops = own.is_once()});
+  own.report({.kind = LoopEvent::Kind::trip_ends,
+              .state = next_state,
+              .rows = rows,
+              .stops = own.is_once()});
   if (!own.record) return;
   own.record->trips.back().next = std::move(next_state);
   own.record->trips.back().made = std::move(rows);
@@ -452,11 +452,11 @@ void Loop::end(const LoopLeaves& state, const LoopLeaves& stacked) try {
   if (!followed_) return;
   const List last = list_of(state), rows = list_of(stacked);
   List names = names_of(last);
-  own.told({.kind = LoopEvent::Kind::ends,
-            .state = names,
-            .rows = rows,
-            .of = last,
-            .tape = own.record ? TapeAccess::bit(*own.record->tape) : 0});
+  own.report({.kind = LoopEvent::Kind::ends,
+              .state = names,
+              .rows = rows,
+              .of = last,
+              .tape = own.record ? TapeAccess::bit(*own.record->tape) : 0});
   names.insert(names.end(), rows.begin(), rows.end());
   if (own.record) own.leave(names);
   for (std::size_t i = 0; i < state.size(); ++i) state[i] = names[i];

@@ -62,8 +62,8 @@ bool wants_ops(const Context& context) {
 }
 /// See Playback::watched_.
 std::uint8_t watchers_of(const Context& context) {
-  const bool told = context.mode & observed && !only_times(context);
-  return static_cast<std::uint8_t>(wants_ops(context) | (told ? 2 : 0));
+  const bool reports = context.mode & observed && !only_times(context);
+  return static_cast<std::uint8_t>(wants_ops(context) | (reports ? 2 : 0));
 }
 }  // namespace
 

@@ -144,7 +144,8 @@ requires(sizeof...(F) > 0 && (std::is_invocable_v<const F&> && ...)) auto parall
   return std::apply(
       [](auto&... each) { return std::tuple<detail::ResultOf<F>...>(std::move(*each)...); }, found);
 }
-/// The same for f(child) of each child, such as those of a node; returns the results in order.
+/// Runs f(child) of each child, such as the children of a node, as parallel(f, g) does; returns the
+/// results in order.
 template <class Children, class F>
 requires requires(const Children& children, const F& f) { f(*std::begin(children)); }
 auto parallel(const Children& children, const F& f) {

@@ -136,8 +136,8 @@ struct FitRanks {
   bool first = true;                                                             // this is rank 0
   Function<bool(GradientTape&, const Operand&, std::int64_t, bool)> learn = {};  // the last: sends
   Function<bool()> join = {};
-  Function<void(double*, std::size_t)> add_up = {};               // these numbers of all ranks
-  Function<void(std::int64_t*, std::int64_t)> take_largest = {};  // of those with other parts too
+  Function<void(double*, std::size_t)> add_up = {};                 // these numbers of all ranks
+  Function<void(std::int64_t*, std::int64_t)> all_reduce_max = {};  // of those with other parts too
 };
 template <class Optimizer>
 FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
@@ -154,7 +154,7 @@ FitRanks ranks_of(Optimizer& optimizer, Caller caller) {
           optimizer.add_up(numbers, count, caller);
         },
         [&optimizer, caller](std::int64_t* numbers, std::int64_t count) {
-          optimizer.take_largest(numbers, count, caller);
+          optimizer.all_reduce_max(numbers, count, caller);
         }};
   else
     return {};

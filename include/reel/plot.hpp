@@ -85,7 +85,7 @@ struct LineOptions {
 ///     plot::lines({{"train", train}, {"test", test}}, {.title = "loss"}).to_text();
 REEL_API Plot lines(const std::vector<Series>& series, const LineOptions& options = {},
                     Caller caller = Caller::here());
-/// The same for curves in braces.
+/// Several curves, written in braces.
 REEL_API Plot lines(std::initializer_list<Series> series, const LineOptions& options = {},
                     Caller caller = Caller::here());
 /// One curve without a name.

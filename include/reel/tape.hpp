@@ -39,7 +39,7 @@ struct GradientOptions {
   /// ops: outer tapes record them, a trace captures them. An exception that it throws leaves
   /// gradient(); a persistent tape can be used again, another one is spent.
   detail::Function<Tensor(std::size_t source, Tensor gradient)> on_complete = {};
-  /// The same for a source whose gradient row_gradients() gives as rows; after the pass.
+  /// Called after the pass for each source whose gradient row_gradients() gives as rows.
   detail::Function<RowGradient(std::size_t source, RowGradient gradient)> on_rows_complete = {};
 };
 

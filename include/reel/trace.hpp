@@ -35,7 +35,7 @@ struct TraceOptions {
 };
 
 namespace detail {
-struct TraceBook;      // what was captured (lib/trace)
+struct TraceCache;     // what was captured (lib/trace)
 struct TraceProgress;  // one call
 struct GraphData;      // lib/graph
 
@@ -127,10 +127,10 @@ class REEL_API Traces {
   std::size_t count() const;
   std::string explain() const;
   void clear() const;
-  TraceBook& book() const { return *book_; }
+  TraceCache& cache() const { return *cache_; }
 
  private:
-  TraceBook* book_;
+  TraceCache* cache_;
 };
 
 /// Values that are equal where their bytes or their texts are.

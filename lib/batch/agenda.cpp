@@ -135,7 +135,7 @@ void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
   }
   ++queue->left;
   queue->depths += node.depth;
-  ++queue->told->calls;
+  ++queue->counts->calls;
   if (!node.waiting) queue->ready.push_back(&node);
 }
 const Cell* Agenda::cell_of(const Operand& x) const {
@@ -149,7 +149,7 @@ Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView 
   Queue& made = queues_.emplace_back();
   made.op = &op;
   made.options = graph::KeptOptions(options);
-  made.told = &told_[&op];
+  made.counts = &counts_[&op];
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& x = operands[i];
     made.kinds.emplace_back();
@@ -276,11 +276,11 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   } else {
     made.rows = together.count;
     if (!run_together(together, made.outputs)) {
-      queue.told->alone += together.count;
-      --queue.told->launches;
+      queue.counts->alone += together.count;
+      --queue.counts->launches;
     }
   }
-  ++queue.told->launches;
+  ++queue.counts->launches;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     calls[i]->launch = &made;
     calls[i]->row = any ? static_cast<std::int64_t>(i) : 0;
@@ -315,11 +315,11 @@ void Agenda::find_errors(const std::function<std::exception_ptr&(std::size_t)>& 
   }
 }
 void Agenda::report(BatchingReport& report) {
-  for (auto& [op, told] : told_) {
-    told.name = std::string(op->name);
-    report.calls += told.calls;
-    report.launches += told.launches;
-    report.ops.push_back(told);
+  for (auto& [op, counts] : counts_) {
+    counts.name = std::string(op->name);
+    report.calls += counts.calls;
+    report.launches += counts.launches;
+    report.ops.push_back(counts);
   }
   std::sort(report.ops.begin(), report.ops.end(), [](const BatchedOp& a, const BatchedOp& b) {
     return a.calls != b.calls ? a.calls > b.calls : a.name < b.name;

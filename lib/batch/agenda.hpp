@@ -65,7 +65,7 @@ class Agenda {
   std::deque<Queue> queues_;
   std::deque<Launch> launches_;
   std::array<Queue*, 256> by_hash_ = {};  // the first of those whose hashes end with these bits
-  std::unordered_map<const Op*, BatchedOp> told_;
+  std::unordered_map<const Op*, BatchedOp> counts_;
   std::unordered_map<const Body*, Value> values_;  // that f has read as tensors
 };
 }  // namespace reel::batch

@@ -118,7 +118,7 @@ struct Queue {
   SmallVector<Kind, 4> kinds = {};
   std::vector<Input> shared = {};       // Variables and numbers; empty for other inputs
   SmallVector<Tensor, 2> outputs = {};  // stand-ins, to copy
-  BatchedOp* told = nullptr;
+  BatchedOp* counts = nullptr;
   std::vector<Node*> ready = {};
   std::int64_t left = 0, depths = 0;  // calls that have not run, and the sum of their depths
   Queue* next = nullptr;              // of those whose hashes end with the same bits

@@ -101,7 +101,7 @@ struct Blas {
   Gemm<double> f64 = nullptr;
   AnyFunction functions[2][fortran_functions] = {};
 
-  /// Those that the library lacks, as BLIS does, are in the reference library.
+  /// BLIS lacks some functions. They are in the reference library.
   void find_functions(void* library) {
     void* other = nullptr;
     for (const bool is_double : {false, true})

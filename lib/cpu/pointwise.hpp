@@ -81,7 +81,7 @@ std::int64_t run_vectors(const From& from, std::int64_t i, std::int64_t n, T* ou
   return i;
 }
 
-/// The same with stores past the caches, which need alignment.
+/// run_vectors() with stores past the caches, which need alignment.
 template <class T, class From, class Formula>
 std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formula& formula) {
   constexpr std::int64_t step = lanes<T>;
@@ -94,7 +94,7 @@ std::int64_t run_streamed(const From& from, std::int64_t n, T* out, const Formul
   return i;
 }
 
-/// The same if some inputs are single numbers, or if stores go past the caches.
+/// Computes all elements if some inputs are single numbers, or if stores go past the caches.
 template <class T, int K, class Formula>
 [[gnu::noinline]] void run_mixed(const void* const (&inputs)[K], unsigned how, std::int64_t n,
                                  T* out, const Formula& formula) {

@@ -48,7 +48,7 @@ struct Functions {
     library.find(read_end, "png_read_end");
   }
 };
-/// The same in each Functions, for the functions below, which libpng calls.
+/// This pointer is equal in each Functions. The functions below, which libpng calls, read it.
 std::atomic<decltype(&::png_get_error_ptr)> error_pointer{nullptr};
 
 /// A file that is decoded. Where something is wrong, libpng's functions are left by longjmp(), past

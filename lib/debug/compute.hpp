@@ -14,7 +14,7 @@ class Again {
   /// Throws Mistake.
   Ref of(int node, int output);
   Ref of(const Input& input);
-  /// The same from the inputs of the op, although it is kept.
+  /// Computes an output from the inputs of its op, although the output is kept.
   Ref anew(int node, int output);
   /// Computes what follows with another value. Returns the number of ops.
   int change(int node, int output, Ref value);

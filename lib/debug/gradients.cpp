@@ -39,7 +39,7 @@ bool Interpreter::gradient_at(int number, Statistics& found) {
   return true;
 }
 
-std::vector<int> Interpreter::way(int loss, std::string_view source) {
+std::vector<int> Interpreter::path_to(int loss, std::string_view source) {
   Step& step = looked();
   int wanted = -1, variable = -1;
   const auto& variables = recorder_.variables();
@@ -62,10 +62,10 @@ std::vector<int> Interpreter::way(int loss, std::string_view source) {
       queue.push_back(input.node);
     }
     if (!arrived) continue;
-    std::vector<int> way;
-    for (int n = i; n >= 0; n = next[static_cast<std::size_t>(n)]) way.push_back(n);
-    std::reverse(way.begin(), way.end());
-    return way;
+    std::vector<int> path;
+    for (int n = i; n >= 0; n = next[static_cast<std::size_t>(n)]) path.push_back(n);
+    std::reverse(path.begin(), path.end());
+    return path;
   }
   return {};
 }
@@ -73,7 +73,7 @@ std::vector<int> Interpreter::way(int loss, std::string_view source) {
 void Interpreter::path(Words& words, Answer& answer) {
   if (words.size() < 3) mistake("a loss and a source, as in: path #40 head.weight", words.from(0));
   Step& step = looked();
-  const std::vector<int> found = way(parse_node(words[1], step), words[2]);
+  const std::vector<int> found = path_to(parse_node(words[1], step), words[2]);
   if (found.empty()) {
     answer.lines = {"There is no path. `why " + words.from(1) + "` says more."};
     return;
@@ -96,7 +96,7 @@ void Interpreter::why(Words& words, Answer& answer) {
   Step& step = looked();
   const int loss = parse_node(words[1], step);
   const std::string source = words[2];
-  const std::vector<int> found = way(loss, source);
+  const std::vector<int> found = path_to(loss, source);
   const auto place = [&](int i) {
     const Node& node = step.nodes[static_cast<std::size_t>(i)];
     return fmt::format("#{} {} at {}", i + 1, name_of(node), site_text(node.site));

@@ -104,7 +104,7 @@ class Interpreter {
   std::vector<std::string> row_of(const Output& output) const;
   Statistics statistics_of_output(int node, int output);
   /// Steps from the loss back to a Variable, or to a result; nodes of the loss first. Empty: none.
-  std::vector<int> way(int loss, std::string_view source);
+  std::vector<int> path_to(int loss, std::string_view source);
   /// The gradient of the loss with respect to the result of a node; false: none was made.
   bool gradient_at(int node, Statistics& found);
   void go(Goal goal, Answer& answer);

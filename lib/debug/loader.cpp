@@ -21,7 +21,7 @@ namespace {
 /// Calls f, and gives the first line of what it throws.
 template <class F>
 std::string error_of(const F& f) try {
-  const Aside aside(Context::here());
+  const Unobserved unobserved(Context::here());
   f();
   return "";
 } catch (const std::exception& error) {
@@ -30,7 +30,7 @@ std::string error_of(const F& f) try {
 }
 
 Body* copied(const Body& body) {
-  const Aside aside(Context::here());
+  const Unobserved unobserved(Context::here());
   Tensor copy = contiguous_copy(body).to(cpu());
   Body* const made = Access::body(copy);
   if (made != &body && !made->owner && made->data != body.data) return Access::detach(copy);
@@ -92,7 +92,7 @@ std::string compute(const GateCall& call, std::vector<Body*>& outputs) {
   });
 }
 bool ask(const debug::Condition& condition, const DebugEvent& given) {
-  const Aside aside(Context::here());
+  const Unobserved unobserved(Context::here());
   debug::Event event;
   event.name = given.name;
   event.site = given.site;
@@ -136,7 +136,7 @@ constexpr DebugHost host = {
         },
     .view =
         [](Body& base, const Shape& shape, const std::int64_t* strides, std::int64_t offset) {
-          const Aside aside(Context::here());
+          const Unobserved unobserved(Context::here());
           const Tensor view = strided_view(Access::share(&base), shape, strides, offset);
           return Access::detach(const_cast<Tensor&>(view));
         },
@@ -145,7 +145,7 @@ constexpr DebugHost host = {
     .options = [](OptionsView options) { return to_string(options); },
     .text =
         [](const Body& body) {
-          const Aside aside(Context::here());
+          const Unobserved unobserved(Context::here());
           return to_string(Access::share(const_cast<Body*>(&body)));
         },
     .dtype = [](DType dtype) { return name_of(dtype); },

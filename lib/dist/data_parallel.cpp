@@ -82,7 +82,7 @@ bool Replicas::join(Caller caller) try {
 }
 bool Replicas::any(bool more, Caller caller) {
   std::int64_t found = more;
-  take_largest(&found, 1, caller);
+  all_reduce_max(&found, 1, caller);
   return found != 0;
 }
 void Replicas::step(GradientList gradients, Caller caller) try {
@@ -122,7 +122,7 @@ void Replicas::add_up(double* numbers, std::size_t count, Caller caller) {
     for (std::size_t k = i + count; k < all.size(); k += count) numbers[i] += all[k];
   }
 }
-void Replicas::take_largest(std::int64_t* numbers, std::int64_t count, Caller caller) {
+void Replicas::all_reduce_max(std::int64_t* numbers, std::int64_t count, Caller caller) {
   const CallerScope here(caller, own_name);
   const auto among = [&](const World& ranks) {
     if (ranks.size() == 1) return;

@@ -101,7 +101,7 @@ const char* difference(const Message& a, const Message& b) {
 }
 
 /// All ranks are here: each gets its result.
-void meet(Call& call) {
+void complete(Call& call) {
   std::vector<Message>& all = call.messages;
   for (const Message& m : all)
     if (const char* const why = difference(all[0], m)) {
@@ -211,7 +211,7 @@ const char* start(Channel* channel, const Message& message, Request** request) {
   Call& call = *meeting.calls[at];
   call.messages[channel->rank] = message;
   if (--call.missing == 0) {
-    meet(call);
+    complete(call);
     __atomic_store_n(&call.done, true, __ATOMIC_RELEASE);
   }
   *request = &channel->requests.emplace_back(Request{number});

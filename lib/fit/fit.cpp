@@ -138,7 +138,7 @@ bool FitRun::learn_nothing() {
 bool FitRun::any(bool more) {
   if (!settings.ranks.add_up) return more;
   std::int64_t found[] = {more, stop};
-  settings.ranks.take_largest(found, 2);
+  settings.ranks.all_reduce_max(found, 2);
   agreed_ = stop = found[1] > 0;
   return found[0] > 0 && !stop;
 }
@@ -146,7 +146,7 @@ void FitRun::agree_to_stop(bool own) {
   stop |= own;
   if (!settings.ranks.add_up) return;
   std::int64_t found = stop;
-  settings.ranks.take_largest(&found, 1);
+  settings.ranks.all_reduce_max(&found, 1);
   agreed_ = stop = found > 0;
 }
 bool FitRun::finish_group() {

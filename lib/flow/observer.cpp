@@ -64,7 +64,7 @@ inline Observer* only_looker(const Context& context) {
   return only->only_looks && !only->next ? only : nullptr;
 }
 /// For a handler of what an observer throws.
-[[noreturn, gnu::cold]] void rethrow_told() {
+[[noreturn, gnu::cold]] void rethrow_reported() {
   tell_interceptors("an observer throws");
   throw;
 }
@@ -74,11 +74,11 @@ void tell(Context& context, const F& f) try {
     if (!only->ended_elsewhere()) f(*only);
     return;
   }
-  const Aside aside(context);
-  for (Observer* each = aside.observers(); each; each = each->next)
+  const Unobserved unobserved(context);
+  for (Observer* each = unobserved.observers(); each; each = each->next)
     if (!each->ended_elsewhere()) f(*each);
 } catch (...) {
-  rethrow_told();
+  rethrow_reported();
 }
 [[gnu::noinline]] void tell_all_begin(Context& context, GateCall call) {
   call.output_count = 0;
@@ -96,7 +96,7 @@ void tell_begin(Context& context, const GateCall& call) {
   try {
     only->call_begins(call);
   } catch (...) {
-    rethrow_told();
+    rethrow_reported();
   }
 }
 void tell_end(Context& context, const GateCall& call) {
@@ -105,7 +105,7 @@ void tell_end(Context& context, const GateCall& call) {
   try {
     only->call_ends(call);
   } catch (...) {
-    rethrow_told();
+    rethrow_reported();
   }
 }
 void tell_kernel(Context& context, const DeviceCall& call, bool begins) {

@@ -86,9 +86,9 @@ class Observer {
 
   Observer* next = nullptr;
   std::size_t bytes = 0;  // of the whole object
-  /// Whether it runs ops, and what reads elements by them, only while an Aside lives. Then nothing
-  /// need be paused while it handles an event, which takes 30 ns. It must not look at outputs where
-  /// an op begins.
+  /// Whether it runs ops, and what reads elements by them, only while an Unobserved lives. Then
+  /// nothing need be paused while it handles an event, which takes 30 ns. It must not look at
+  /// outputs where an op begins.
   bool only_looks = false;
   /// Whether it handles no events of reads, writes, records and complete gradients. If no observer
   /// does, these events are left out.
@@ -146,9 +146,9 @@ class ObserverPause {
 };
 
 /// While it lives, ops and reads of an observer do not count as the program's.
-class Aside {
+class Unobserved {
  public:
-  explicit Aside(Context& context)
+  explicit Unobserved(Context& context)
       : context_(context),
         observers_(context.observers),
         infers_(context.mode & infer_only),
@@ -157,12 +157,12 @@ class Aside {
         no_records_(context) {
     context.mode &= static_cast<std::uint8_t>(~infer_only);
   }
-  ~Aside() {
+  ~Unobserved() {
     context_.marked_reads = marked_reads_;
     if (infers_) context_.mode |= infer_only;
   }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
   Observer* observers() const { return observers_; }
 
  private:

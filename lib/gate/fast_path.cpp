@@ -270,8 +270,8 @@ template <Needed needed>
 template <Needed needed>
 [[gnu::always_inline]] inline Tensor run_alike(Context& context, Op& op, const Operand& x,
                                                const Operand& y) {
-  constexpr bool recorded = needed != Needed::by_none, told = needed == Needed::by_observers;
-  constexpr Needed at_most = told ? Needed::by_any : needed;
+  constexpr bool recorded = needed != Needed::by_none, watched = needed == Needed::by_observers;
+  constexpr Needed at_most = watched ? Needed::by_any : needed;
   Body* const bodies[] = {body_of(x), body_of(y)};
   Body *const a = bodies[0], *const b = bodies[1];
   if (!recorded && (!a || !b)) [[unlikely]]
@@ -295,7 +295,7 @@ template <Needed needed>
     const std::uint64_t tapes = origins[0].tapes | origins[1].tapes;
     const unsigned needs = needs_of(op, origins, 2);
     const Operand* const operands[] = {&x, &y};
-    CallOf<told> call(context, op, operands, bodies, 2);
+    CallOf<watched> call(context, op, operands, bodies, 2);
     Body* out;
     if (!(needs & 1) && reusable(x, a, dtype))
       call.begin(), out = taken_over(context, x);

@@ -89,7 +89,7 @@ struct Loop {
   bool counts = false;
   std::size_t reads = 0;  // inputs of a gradient: what else the trips of the other loop read
   virtual ~Loop() = default;
-  /// The graph of a trip; of a gradient one for each way that a trip of the other loop took.
+  /// The graph of a trip; of a gradient one for each path that a trip of the other loop took.
   virtual std::vector<const Graph*> bodies() const = 0;
   /// Whether a trip that ends in this segment of the body is the last one.
   virtual bool stops_at(std::size_t segment) const = 0;
@@ -161,7 +161,7 @@ std::string fault_of(const Graph& graph, std::size_t variables, ThreadMemory& me
 /// Why a kernel may not be called for a step of a loaded graph, whose inputs are made; empty if it
 /// may.
 std::string misfit_of(const Step& step, const Graph& graph, ThreadMemory& memory);
-/// The same for a loop, whose bodies verify.
+/// Why a loop of a loaded graph, whose bodies verify, may not run; empty if it may.
 std::string loop_misfit_of(const Step& step, const Graph& graph);
 /// Why memory may not be taken for a value of a loaded graph; empty if it may.
 std::string misfit_of(const Value& value);

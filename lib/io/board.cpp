@@ -139,7 +139,7 @@ std::int64_t SummaryWriter::Board::write(std::string& records, std::vector<Late>
 }
 
 void SummaryWriter::Board::tell(const io::Path& path, const char* reason) {
-  if (!std::exchange(told, true))
+  if (!std::exchange(warned, true))
     std::fprintf(stderr, "reel: SummaryWriter: events are lost: %.200s: %.200s\n", path.c_str(),
                  reason);
 }

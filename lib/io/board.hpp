@@ -32,7 +32,7 @@ struct SummaryWriter::Board {
   std::unique_ptr<io::File> file = nullptr;
   pid_t process = ::getpid();
   std::size_t written = 0;  // bytes of the file; used by the thread that is `busy`
-  bool told = false;
+  bool warned = false;
   // What follows is used under Lock::boards.
   double next_flush = 0;
   bool busy = false;  // a thread writes

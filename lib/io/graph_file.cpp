@@ -302,10 +302,10 @@ class Writer {
     }
   }
   void loop(const tracing::Loop& loop) {
-    const auto body = [&](const tracing::Loop::Way& way, const tracing::Tree& tree) {
+    const auto body = [&](const tracing::Loop::GradientBody& each, const tracing::Tree& tree) {
       Json::object(out_, [&](Json& one) {
-        one.number("segment", way.segment);
-        if (way.kept) one.number("kept", static_cast<std::int64_t>(way.kept));
+        one.number("segment", each.segment);
+        if (each.kept) one.number("kept", static_cast<std::int64_t>(each.kept));
         if (!loop.gradient)
           one.numbers("stops", std::vector<int>(loop.stops.begin(), loop.stops.end()));
         one.key("graph");
@@ -327,7 +327,7 @@ class Writer {
       all.truth("counts", loop.counts);
       all.key("bodies");
       if (loop.gradient)
-        Json::array(out_, loop.ways, [&](const tracing::Loop::Way& way) { body(way, way.tree); });
+        Json::array(out_, loop.gradient_bodies, [&](const auto& each) { body(each, each.tree); });
       else
         Json::array(out_, std::vector<int>{0}, [&](int) { body({-1, 0, {}}, loop.tree); });
     });

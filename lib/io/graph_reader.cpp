@@ -456,34 +456,34 @@ class Reader {
       else
         unknown(key);
     });
-    if (!loop.gradient && loop.ways.size() == 1) {
-      loop.tree = std::move(loop.ways[0].tree);
-      loop.ways.clear();
+    if (!loop.gradient && loop.gradient_bodies.size() == 1) {
+      loop.tree = std::move(loop.gradient_bodies[0].tree);
+      loop.gradient_bodies.clear();
     }
-    if (loop.gradient == loop.ways.empty()) fail("the bodies of a loop", "others");
+    if (loop.gradient == loop.gradient_bodies.empty()) fail("the bodies of a loop", "others");
     loop.stops.resize(loop.tree.segments.size());
     return made;
   }
   void body(tracing::Loop& loop, int depth) {
-    tracing::Loop::Way& way = loop.ways.emplace_back(tracing::Loop::Way{-1, 0, {}});
+    auto& body = loop.gradient_bodies.emplace_back(tracing::Loop::GradientBody{-1, 0, {}});
     members({"graph"}, [&](const std::string& key) {
       if (key == "segment") {
-        way.segment = small();
+        body.segment = small();
       } else if (key == "kept") {
-        way.kept = count();
+        body.kept = count();
       } else if (key == "stops") {
         for (const int stop : ids()) loop.stops.push_back(stop != 0);
       } else if (key == "graph") {
-        graph(way.tree, depth);
+        graph(body.tree, depth);
       } else {
         unknown(key);
       }
     });
-    for (std::size_t i = 0; i < way.tree.segments.size(); ++i) {
-      way.tree.endings.emplace_back();
-      if (!way.tree.segments[i].ends) continue;
-      way.tree.endings[i] = std::make_shared<tracing::Ending>();
-      way.tree.endings[i]->segment = i;
+    for (std::size_t i = 0; i < body.tree.segments.size(); ++i) {
+      body.tree.endings.emplace_back();
+      if (!body.tree.segments[i].ends) continue;
+      body.tree.endings[i] = std::make_shared<tracing::Ending>();
+      body.tree.endings[i]->segment = i;
     }
   }
 

@@ -69,8 +69,8 @@ struct Recipe {
   } kind;
   std::string name;  // empty if the entry is not needed here
   std::vector<std::string> from;
-  std::int64_t third = 0;  // which rows are taken
-  bool turned = false;     // of a transposed convolution
+  std::int64_t third = 0;   // which rows are taken
+  bool transposed = false;  // of a transposed convolution
 };
 
 /// PyTorch's layers may have no bias, where ours always have one. It is zeros, one for each row of
@@ -117,7 +117,7 @@ std::vector<Recipe> recipes_of(const std::vector<TorchLayer>& layers) {
     switch (layer.kind) {
       case Layer::linear:
         recipes.push_back(
-            {Recipe::Kind::transpose, path + "weight", {from + "weight"}, 0, layer.turned});
+            {Recipe::Kind::transpose, path + "weight", {from + "weight"}, 0, layer.transposed});
         if (from != path) copy("bias", "bias");
         break;
       case Layer::attention:
@@ -250,7 +250,7 @@ class TorchLayout : public Archive {
   }
   /// The image whose elements are the inputs of a Linear, if .flattened has it.
   Shape image_of(const Recipe& recipe, const Shape& theirs) {
-    if (theirs.rank() > 2) channels_ = theirs[recipe.turned ? 1 : 0], flat_inputs_ = 0;
+    if (theirs.rank() > 2) channels_ = theirs[recipe.transposed ? 1 : 0], flat_inputs_ = 0;
     if (theirs.rank() != 2) return {};
     const std::string& weight = recipe.name;
     const std::int64_t inputs = theirs[1];
@@ -302,10 +302,10 @@ class TorchLayout : public Archive {
         return a;
       case Recipe::Kind::transpose: {
         check(a.rank() >= 2, "a weight of two axes or more");
-        Shape turned = a;
+        Shape transposed = a;
         for (std::size_t i = 0; i < a.rank(); ++i)
-          turned.data()[i] = a[order_of(a.rank())[static_cast<int>(i)]];
-        return turned;
+          transposed.data()[i] = a[order_of(a.rank())[static_cast<int>(i)]];
+        return transposed;
       }
       case Recipe::Kind::third: {
         check(a.rank() >= 1 && a.rank() <= 2 && a.data()[0] % 3 == 0, "rows of three weights");

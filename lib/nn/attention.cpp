@@ -185,11 +185,11 @@ Tensor divided(const Tensor& x, std::int64_t heads) {
   return swap_axes(reshape(x, shape), -2, -3);
 }
 Tensor joined(const Tensor& x) {
-  const Tensor turned = swap_axes(x, -2, -3);
-  Shape shape = turned.shape();
+  const Tensor swapped = swap_axes(x, -2, -3);
+  Shape shape = swapped.shape();
   shape.resize(shape.rank() - 1);
-  shape.data()[shape.rank() - 1] = turned.shape(-2) * turned.shape(-1);
-  return reshape(turned, shape);
+  shape.data()[shape.rank() - 1] = swapped.shape(-2) * swapped.shape(-1);
+  return reshape(swapped, shape);
 }
 void check_steps(const Operand& x, const char* argument, std::int64_t width) {
   constexpr const char* name = "MultiHeadAttention";
@@ -203,7 +203,7 @@ AttentionOptions with_dropout(const AttentionOptions& options, double dropout) {
   if (used.dropout == 0 && training()) used.dropout = dropout;
   return used;
 }
-Tensor turned(const Tensor& x, std::int64_t first, double base) {
+Tensor rotated(const Tensor& x, std::int64_t first, double base) {
   return base > 0 ? rotary(x, arange(first, first + x.shape(-2)), {.base = base}) : x;
 }
 }  // namespace
@@ -212,8 +212,8 @@ Tensor MultiHeadAttention::operator()(Operand x, const AttentionOptions& options
   const CallerScope here(x.caller(), "MultiHeadAttention");
   check_steps(x, "x", query.weight.shape()[0]);
   const Tensor from = x.value();
-  const Tensor q = turned(divided(query(from), heads), 0, rotary_base);
-  const Tensor k = turned(divided(key(from), kv_heads), 0, rotary_base);
+  const Tensor q = rotated(divided(query(from), heads), 0, rotary_base);
+  const Tensor k = rotated(divided(key(from), kv_heads), 0, rotary_base);
   return output(joined(
       reel::attention(q, k, divided(value(from), kv_heads), with_dropout(options, dropout))));
 }
@@ -232,8 +232,8 @@ Tensor MultiHeadAttention::operator()(Operand x, KeyValueCache& cache) const {
   check_steps(x, "x", query.weight.shape()[0]);
   const Tensor from = x.value();
   const std::int64_t before = cache.used();
-  const Tensor q = turned(divided(query(from), heads), before, rotary_base);
-  const Tensor k = turned(divided(key(from), kv_heads), before, rotary_base);
+  const Tensor q = rotated(divided(query(from), heads), before, rotary_base);
+  const Tensor k = rotated(divided(key(from), kv_heads), before, rotary_base);
   cache.append(k, divided(value(from), kv_heads));
   const std::int64_t after = before + q.shape(-2);
   // One query reads the cache where it is. For several queries, `causal` counts from the last key.

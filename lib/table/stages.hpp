@@ -40,7 +40,7 @@ struct Stage {
   const Stages* stages = nullptr;  // of its op; null for load and store
   std::uint16_t at[3] = {};
 };
-/// The same with the function of the instruction set.
+/// A Stage with the function of the instruction set.
 struct LinkedStage {
   void (*run)();
   std::uint16_t at[4];

@@ -43,11 +43,11 @@ TraceProgress* take_progress() {
 }  // namespace
 
 int open_calls() { return spare.get().calls; }
-void Traces::clear() const { book_->clear(open_calls() > 0); }
+void Traces::clear() const { cache_->clear(open_calls() > 0); }
 
 TraceCall::TraceCall(Traces traces, Caller caller) try
     : traces_(traces), progress_(take_progress()) {
-  progress_->book = &traces_.book();
+  progress_->cache = &traces_.cache();
   progress_->caller = caller;
   const Context& context = Context::here();
   progress_->key.push_back(
@@ -130,7 +130,7 @@ const tracing::Ending* replay_plan(TraceProgress& call, Context& context, tracin
   call.changes = std::move(replay.changes());
   call.plan = &plan;
   call.doing = Doing::verifying;
-  call.replay_seconds = call.scheduled && tracing::needs_times(*ending, call.book->options.verify)
+  call.replay_seconds = call.scheduled && tracing::needs_times(*ending, call.cache->options.verify)
                             ? seconds_of_replay(call, context, plan)
                             : 0;
   return nullptr;
@@ -234,31 +234,31 @@ const void* TraceCall::replay() try {
     note_tape(call, context);
   }
   if (refuses_replays(context)) return nullptr;
-  if (!call.book->reads.empty()) add_reads();
-  if (__atomic_load_n(&call.book->thread, __ATOMIC_RELAXED) != context.thread &&
-      !call.book->shared.load(std::memory_order_relaxed)) [[unlikely]]
-    call.book->note_thread(context.thread);
-  call.number = 1 + call.book->calls.load(std::memory_order_relaxed);
-  call.book->calls.store(call.number, std::memory_order_relaxed);
-  call.entry = call.book->last.load(std::memory_order_acquire);
+  if (!call.cache->reads.empty()) add_reads();
+  if (__atomic_load_n(&call.cache->thread, __ATOMIC_RELAXED) != context.thread &&
+      !call.cache->shared.load(std::memory_order_relaxed)) [[unlikely]]
+    call.cache->note_thread(context.thread);
+  call.number = 1 + call.cache->calls.load(std::memory_order_relaxed);
+  call.cache->calls.store(call.number, std::memory_order_relaxed);
+  call.entry = call.cache->last.load(std::memory_order_acquire);
   if (!call.entry || call.entry->key != call.key) {
     if (call.entry) call.entry->used.store(call.number, std::memory_order_relaxed);
     const std::uint64_t hash = hash_of(call.key);
-    call.entry = call.book->find(call.key, hash);
+    call.entry = call.cache->find(call.key, hash);
     if (!call.entry) {
       Key rest;
-      if (!call.book->reads.empty())
+      if (!call.cache->reads.empty())
         rest.assign(call.key.begin(), call.key.begin() + static_cast<std::ptrdiff_t>(call.rest));
-      call.entry = call.book->find_or_add(call.key, hash, hash_of(rest), call.variables,
-                                          call.tensors, open_calls() > 1);
+      call.entry = call.cache->find_or_add(call.key, hash, hash_of(rest), call.variables,
+                                           call.tensors, open_calls() > 1);
     }
     if (call.entry) {
       call.entry->used.store(call.number, std::memory_order_relaxed);
-      call.book->last.store(call.entry, std::memory_order_release);
+      call.cache->last.store(call.entry, std::memory_order_release);
     }
   }
   if (!call.entry) {
-    if (!call.book->warned.exchange(true)) warn(call, call.book->why_not_captured());
+    if (!call.cache->warned.exchange(true)) warn(call, call.cache->why_not_captured());
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
@@ -268,7 +268,7 @@ const void* TraceCall::replay() try {
   if (plan) {
     if (call.entry->use.load(std::memory_order_relaxed) != TraceEntry::Use::again) [[unlikely]]
       if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
-        --call.book->unused;
+        --call.cache->unused;
     if (call.is_taped && tracks_constants(context, plan->tree, *plan)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replaying().commit();
@@ -334,29 +334,29 @@ void TraceCall::describe_value(const Variable& x) { progress_->texts.push_back({
 void TraceCall::describe_value(const Shape& x) { progress_->texts.push_back({to_text(x), {}}); }
 void TraceCall::described() {
   const std::size_t arguments = progress_->texts.size();
-  for (const ReadObject& each : progress_->book->reads) each.describe(each.object, *this);
+  for (const ReadObject& each : progress_->cache->reads) each.describe(each.object, *this);
   for (std::size_t i = arguments; i < progress_->texts.size(); ++i)
     progress_->texts[i] = {"reads " + progress_->texts[i].text, {}};
   const std::string number =
-      progress_->book->describe(*progress_->entry, progress_->texts, Context::here().training);
+      progress_->cache->describe(*progress_->entry, progress_->texts, Context::here().training);
   if (number.empty()) return;
   std::fprintf(stderr,
                "reel: %s:%u: %d signatures of a traced function differ in %s only: pass "
                "live(number) and take it as a Tensor; then one trace serves all calls\n",
                progress_->caller.file ? progress_->caller.file : "?", progress_->caller.line,
-               TraceBook::alike_signatures, number.c_str());
+               TraceCache::alike_signatures, number.c_str());
 }
 
 void* TraceCall::begin_run() {
   progress_->runs = true;
-  progress_->run = ++progress_->book->begun;
-  progress_->alone = progress_->book->ended + 1 == progress_->run;
-  return progress_->book->function.target;
+  progress_->run = ++progress_->cache->begun;
+  progress_->alone = progress_->cache->ended + 1 == progress_->run;
+  return progress_->cache->function.target;
 }
 
 StateList* TraceCall::begin_state() {
   if (progress_->doing != Doing::capturing && progress_->doing != Doing::verifying) return nullptr;
-  const TracedFunction& function = progress_->book->function;
+  const TracedFunction& function = progress_->cache->function;
   function.list(function.object, progress_->state);
   return &progress_->state;
 }
@@ -366,7 +366,7 @@ void TraceCall::owns(const void* first, std::size_t bytes) {
 void TraceCall::note_state() {
   for (const Tensor* x : progress_->arguments) owns(x, sizeof *x);
   for (const auto& again : progress_->again) owns(again.first, sizeof(Tensor));
-  progress_->state.exclude(progress_->book, sizeof *progress_->book);
+  progress_->state.exclude(progress_->cache, sizeof *progress_->cache);
   progress_->state.exclude(progress_, sizeof *progress_);
   const Context& context = Context::here();
   progress_->state.exclude(&context, sizeof context);
@@ -378,7 +378,7 @@ void TraceCall::note_state() {
   for (const Observer* each = context.observers; each; each = each->next)
     progress_->state.exclude(each, each->bytes);
   progress_->state.begin(reinterpret_cast<std::uintptr_t>(this + 1),
-                         progress_->book->reads.empty());
+                         progress_->cache->reads.empty());
   listen(*progress_);
 }
 

@@ -20,10 +20,10 @@ void warn(const TraceProgress& call, const std::string& why) {
 namespace {
 std::unique_ptr<tracing::CapturedWords> captured_words(const TraceProgress& call,
                                                        const tracing::CapturedWatch& known) {
-  const TraceBook& book = *call.book;
+  const TraceCache& cache = *call.cache;
   return std::make_unique<tracing::CapturedWords>(
-      book.function, call.state, known.ignored(),
-      tracing::CapturedWords::Compares{book.reads.empty(), !known.tolerates_fields()});
+      cache.function, call.state, known.ignored(),
+      tracing::CapturedWords::Compares{cache.reads.empty(), !known.tolerates_fields()});
 }
 
 tracing::Difference compare(const TraceProgress& call, const tracing::Capture& path) {
@@ -49,7 +49,7 @@ void capture_by_itself(TraceProgress& call, const tracing::Difference& differenc
   bool last = false;
   {
     const Locked held(Lock::traces);
-    last = ++call.book->differences == TraceBook::most_differences;
+    last = ++call.cache->differences == TraceCache::most_differences;
   }
   std::fprintf(stderr,
                "reel: %s:%u: what a traced function does depends on lengths of its arguments (%s: "
@@ -62,7 +62,7 @@ void capture_by_itself(TraceProgress& call, const tracing::Difference& differenc
 }
 
 void watch_captured(TraceProgress& call) {
-  call.scheduled = call.book->options.verify > 0;
+  call.scheduled = call.cache->options.verify > 0;
   if (!call.scheduled) {
     call.ending->until_check = 0;
     call.changes.clear();
@@ -84,7 +84,7 @@ void report(TraceProgress& call, const tracing::Difference& difference) {
     since = "this call, number " + std::to_string(call.number) + ", is right";
   const std::string why = what + ": was " + before + ", is " + now + "; " + since;
   call.entry->run_eagerly(why);
-  if (!call.book->options.throw_on_difference) return warn(call, why);
+  if (!call.cache->options.throw_on_difference) return warn(call, why);
   fail<TraceError>(call.caller, "trace", what, before + ", as captured", now,
                    since + ". Calls of this signature run eagerly from now on.");
 }
@@ -119,7 +119,7 @@ StateFound find_state(TraceProgress& call, const std::string& changed_read) {
   const std::optional<tracing::RunChange> change = state.change();
   if (!change) return {};
   // Another thread may run the function, and write what its pointers lead to.
-  const bool alone = call.alone && call.book->begun == call.run;
+  const bool alone = call.alone && call.cache->begun == call.run;
   if (change->behind && !alone) return {};
   return {Kind::state,
           "it changes its own state: " + state.in_words(*change) + advice + "\n    " +
@@ -129,8 +129,8 @@ StateFound find_state(TraceProgress& call, const std::string& changed_read) {
 
 /// The function has changed its state, so its calls cannot be replayed.
 void refuse(TraceProgress& call, const StateFound& found) {
-  if (call.book->state_changed(*call.entry, found.why, found.kind == StateFound::Kind::certain,
-                               found.change))
+  if (call.cache->state_changed(*call.entry, found.why, found.kind == StateFound::Kind::certain,
+                                found.change))
     warn(call, found.why);
 }
 
@@ -148,7 +148,7 @@ bool can_capture(TraceProgress& call) {
 /// line that makes many functions.
 void tell_unread(TraceProgress& call, int number) {
   static std::atomic<std::uintptr_t> last = 0;
-  if (!number || call.book->told_unread.exchange(true)) return;
+  if (!number || call.cache->warned_unread.exchange(true)) return;
   const std::uintptr_t line = reinterpret_cast<std::uintptr_t>(call.caller.file) ^ call.caller.line;
   if (last.exchange(line) == line) return;
   const std::string what =
@@ -165,12 +165,12 @@ void tell_unread(TraceProgress& call, int number) {
 
 tracing::Difference add_path(TraceProgress& call, const tracing::Capture& path) {
   std::unique_ptr<tracing::CapturedWords> captured;
-  if (call.book->options.verify > 0) {
+  if (call.cache->options.verify > 0) {
     captured = captured_words(call, tracing::CapturedWatch());
     tell_unread(call, captured->unread());
   }
   return call.entry->publish(path, call.number, std::move(captured), open_calls() > 1,
-                             call.book->shared);
+                             call.cache->shared);
 }
 
 void publish(TraceProgress& call, tracing::Capture path) {
@@ -195,14 +195,15 @@ void publish(TraceProgress& call, tracing::Capture path) {
     warn(call, call.entry->trouble);
   }
   auto none = TraceEntry::Use::none;
-  if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured)) ++call.book->unused;
-  if (call.book->keep_within_memory(*call.entry, open_calls() > 1) &&
-      !call.book->told_memory.exchange(true))
+  if (call.entry->use.compare_exchange_strong(none, TraceEntry::Use::captured))
+    ++call.cache->unused;
+  if (call.cache->keep_within_memory(*call.entry, open_calls() > 1) &&
+      !call.cache->warned_memory.exchange(true))
     std::fprintf(stderr,
                  "reel: %s:%u: what was captured of a traced function takes more than %.3g MB: "
                  "signatures that were called longest ago are dropped; see TraceOptions::memory\n",
                  call.caller.file ? call.caller.file : "?", call.caller.line,
-                 static_cast<double>(call.book->options.memory) * 1e-6);
+                 static_cast<double>(call.cache->options.memory) * 1e-6);
 }
 
 void finish_capture(TraceProgress& call, const std::string& changed_read) {
@@ -261,7 +262,7 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
     const Locked held(Lock::traces);
     call.entry->check_seconds += check_seconds;
   }
-  tracing::plan_next_check(*call.ending, call.book->options.verify, check_seconds,
+  tracing::plan_next_check(*call.ending, call.cache->options.verify, check_seconds,
                            call.replay_seconds > 0 ? call.replay_seconds : check_seconds);
 }
 }  // namespace

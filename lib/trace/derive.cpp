@@ -204,7 +204,7 @@ class Deriver {
   }
 
   /// An input of a step, or a result: it is known, or a call starts with it.
-  bool meet(int a, int b) {
+  bool match(int a, int b) {
     if (a < 0 || b < 0) return a == b;
     int& known = in_b_[static_cast<std::size_t>(a)];
     if (known >= 0) return known == b;
@@ -225,7 +225,7 @@ class Deriver {
   bool meet_all(const std::vector<int>& a, const std::vector<int>& b) {
     if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (!meet(a[i], b[i])) return false;
+      if (!match(a[i], b[i])) return false;
     return true;
   }
   bool make(int a, int b) {
@@ -332,8 +332,8 @@ class Deriver {
     if (a.name != b.name || a.states != b.states || a.arrays != b.arrays ||
         a.results != b.results || a.made != b.made || a.reverse != b.reverse || a.once != b.once ||
         a.gradient != b.gradient || a.counts != b.counts || a.reads != b.reads ||
-        a.stops != b.stops || a.segments != b.segments || a.ways.size() != b.ways.size() ||
-        a.paths.size() != b.paths.size())
+        a.stops != b.stops || a.segments != b.segments ||
+        a.gradient_bodies.size() != b.gradient_bodies.size() || a.paths.size() != b.paths.size())
       return nullptr;
     auto made = std::make_shared<Loop>();
     static_cast<graph::Loop&>(*made) = a;
@@ -348,10 +348,11 @@ class Deriver {
       return true;
     };
     if (!a.gradient && !body(a.tree, b.tree, made->tree)) return nullptr;
-    for (std::size_t i = 0; i < a.ways.size(); ++i) {
-      const Loop::Way &x = a.ways[i], &y = b.ways[i];
-      Loop::Way& way = made->ways.emplace_back(Loop::Way{x.segment, x.kept, {}});
-      if (x.segment != y.segment || x.kept != y.kept || !body(x.tree, y.tree, way.tree))
+    for (std::size_t i = 0; i < a.gradient_bodies.size(); ++i) {
+      const Loop::GradientBody &x = a.gradient_bodies[i], &y = b.gradient_bodies[i];
+      Loop::GradientBody& joined =
+          made->gradient_bodies.emplace_back(Loop::GradientBody{x.segment, x.kept, {}});
+      if (x.segment != y.segment || x.kept != y.kept || !body(x.tree, y.tree, joined.tree))
         return nullptr;
     }
     return made;
@@ -414,7 +415,7 @@ class Deriver {
       return false;
     for (std::size_t i = 0; i < a.assigned.size(); ++i)
       if (!same_variable(a.assigned[i].first, b.assigned[i].first) ||
-          !meet(a.assigned[i].second, b.assigned[i].second))
+          !match(a.assigned[i].second, b.assigned[i].second))
         return false;
     made.ends = true;
     made.results = a.results;
@@ -526,11 +527,11 @@ bool differ_in_one_length(const Key& there, const Key& here, Near& near) {
 }
 }  // namespace
 
-Derived derive(const TraceBook& book, const Key& key) {
+Derived derive(const TraceCache& cache, const Key& key) {
   Derived made;
-  if (book.differences >= TraceBook::most_differences) return made;
+  if (cache.differences >= TraceCache::most_differences) return made;
   std::vector<Near> all;
-  book.for_each([&](const TraceEntry& entry) {
+  cache.for_each([&](const TraceEntry& entry) {
     Near near{&entry, 0, 0, {}};
     if (entry.tree.paths && !entry.derived && !entry.eager &&
         differ_in_one_length(entry.key, key, near))

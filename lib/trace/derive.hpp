@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "lib/trace/book.hpp"
+#include "lib/trace/cache.hpp"
 
 namespace reel::detail {
 struct Derived {
@@ -16,5 +16,5 @@ struct Derived {
 /// number here. Every number that is x there and y in the other tree becomes x + (y - x) * (here -
 /// a) / (b - a), or a multiple of 1 / here, and shape rules check the result. Lock::traces must be
 /// held.
-Derived derive(const TraceBook& book, const Key& key);
+Derived derive(const TraceCache& cache, const Key& key);
 }  // namespace reel::detail

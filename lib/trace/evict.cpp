@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lib/pool/process.hpp"
-#include "lib/trace/book.hpp"
+#include "lib/trace/cache.hpp"
 
 namespace reel::detail {
 namespace {
@@ -26,7 +26,7 @@ std::int64_t bytes_of(const tracing::Plan& plan) {
 }
 }  // namespace
 
-void TraceBook::count_memory(TraceEntry& entry, bool is_dropped) {
+void TraceCache::count_memory(TraceEntry& entry, bool is_dropped) {
   for (const void* each : entry.constants) {
     const auto known = constants.find(each);
     if (--known->second.first) continue;
@@ -46,7 +46,7 @@ void TraceBook::count_memory(TraceEntry& entry, bool is_dropped) {
   bytes += entry.bytes = bytes_of(*plan);
 }
 
-void TraceBook::drop(TraceEntry& entry, Dropped& dropped) {
+void TraceCache::drop(TraceEntry& entry, Dropped& dropped) {
   dropped.reserve(dropped.size() + 1);
   count_memory(entry, true);
   auto& bucket = buckets[entry.hash % 64];
@@ -62,7 +62,7 @@ void TraceBook::drop(TraceEntry& entry, Dropped& dropped) {
   dropped.emplace_back(&entry);
 }
 
-bool TraceBook::drop_oldest(const TraceEntry* current, Dropped& dropped) {
+bool TraceCache::drop_oldest(const TraceEntry* current, Dropped& dropped) {
   TraceEntry* oldest = nullptr;
   for_each([&](TraceEntry& entry) {
     if (&entry != current && &entry != last.load(std::memory_order_relaxed) &&
@@ -73,7 +73,7 @@ bool TraceBook::drop_oldest(const TraceEntry* current, Dropped& dropped) {
   return oldest;
 }
 
-void TraceBook::drop_unreachable(Dropped& dropped) {
+void TraceCache::drop_unreachable(Dropped& dropped) {
   added = 0;
   std::unordered_map<const Cell*, std::uint32_t> held;  // the references of entries
   const auto hold = [&](const std::vector<Variable>& variables) {
@@ -97,7 +97,7 @@ void TraceBook::drop_unreachable(Dropped& dropped) {
   for (TraceEntry* each : lost) drop(*each, dropped);
 }
 
-bool TraceBook::keep_within_memory(TraceEntry& current, bool nested) {
+bool TraceCache::keep_within_memory(TraceEntry& current, bool nested) {
   Dropped dropped;
   const Locked held(Lock::traces);
   count_memory(current, false);

@@ -13,9 +13,9 @@
 namespace reel {
 Shared<const detail::GraphData> detail::TraceCall::graph(const ArgumentNames& names) {
   TraceProgress& call = *progress_;
-  if (!call.book->reads.empty()) add_reads();
+  if (!call.cache->reads.empty()) add_reads();
   const Locked held(Lock::traces);
-  const TraceEntry* const entry = call.book->find(call.key, hash_of(call.key));
+  const TraceEntry* const entry = call.cache->find(call.key, hash_of(call.key));
   auto data = make_shared_of<GraphData>();
   std::string why = std::string("a signature that was never called with training() ") +
                     (training() ? "true" : "false");

@@ -66,7 +66,7 @@ void TraceCall::end_read(std::string_view path) {
 }
 void TraceCall::add_reads() {
   progress_->rest = progress_->key.size();
-  for (const ReadObject& each : progress_->book->reads) {
+  for (const ReadObject& each : progress_->cache->reads) {
     begin_argument();
     each.add(each.object, *this);
   }
@@ -74,7 +74,7 @@ void TraceCall::add_reads() {
 /// Names the first listed value that is different now. Empty if there is none.
 std::string TraceCall::changed_read() {
   TraceProgress& call = *progress_;
-  if (call.book->reads.empty()) return {};
+  if (call.cache->reads.empty()) return {};
   std::vector<std::pair<std::string, std::size_t>> paths;
   Key key(call.key.begin(), call.key.begin() + static_cast<std::ptrdiff_t>(call.rest));
   std::swap(key, call.key);

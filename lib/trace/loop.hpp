@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A loop as one step of a trace: the ways that its trips have taken, merged into a tree.
+// A loop as one step of a trace: the paths that its trips have taken, merged into a tree.
 #pragma once
 #include <vector>
 
 #include "lib/trace/tree.hpp"
 
 namespace reel::tracing {
-/// One way of a trip. The arguments of its capture are the state, the rows, the values that a
+/// One path of a trip. The arguments of its capture are the state, the rows, the values that a
 /// gradient reads of the trip of its loop, and what else the trip reads; the results are the next
 /// state, what the trip makes, and the values that a gradient reads.
 struct LoopPath {
@@ -19,13 +19,13 @@ struct Loop : graph::Loop {
   Tree tree;                // of a loop that is no gradient
   std::vector<char> stops;  // for each segment of the tree, whether its end ends the loop
   /// Of a gradient: a tree for each segment where a trip of the other loop ends.
-  struct Way {
+  struct GradientBody {
     int segment;
     std::size_t kept;
     Tree tree;
   };
-  std::vector<Way> ways;
-  std::vector<LoopPath> paths;  // the first of each way
+  std::vector<GradientBody> gradient_bodies;
+  std::vector<LoopPath> paths;  // the first of each kind
   std::vector<int> segments;    // where they end, in this tree or, of a gradient, in the other one
 
   std::vector<const graph::Graph*> bodies() const override;

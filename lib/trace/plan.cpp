@@ -40,7 +40,7 @@ std::unique_ptr<PlannedLoop> planned_loop(const Loop& loop) {
     planned->trips.emplace_back(segment, std::make_unique<Plan>(tree, planned->owned));
   };
   if (!loop.gradient) add(-1, loop.tree);
-  for (const Loop::Way& way : loop.ways) add(way.segment, way.tree);
+  for (const Loop::GradientBody& body : loop.gradient_bodies) add(body.segment, body.tree);
   return planned;
 }
 
@@ -153,7 +153,7 @@ void Planner::plan_segment(int number, State& state) {
     release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
   if (!on_cpu()) prepare_first(planned.first);
   if (planned.gradient == ~0u) planned.gradient = static_cast<unsigned>(plan_.instructions.size());
-  if (segment.ends) settle(planned.first, planned.gradient);
+  if (segment.ends) let_updates_write_in_place(planned.first, planned.gradient);
   planned.end = static_cast<unsigned>(plan_.instructions.size());
   planned.ending = tree_.endings[static_cast<std::size_t>(number)];
   planned.branches = segment.branches;
@@ -173,7 +173,7 @@ void Planner::prepare_first(unsigned first) {
   std::stable_partition(plan_.instructions.begin() + first, plan_.instructions.end(), prepares);
 }
 
-void Planner::settle(unsigned first, unsigned& size) {
+void Planner::let_updates_write_in_place(unsigned first, unsigned& size) {
   auto& all = plan_.instructions;
   const auto next_update = [&](unsigned i) {
     while (i < size && all[i].kind != Instruction::Kind::update) ++i;

@@ -17,7 +17,7 @@ namespace reel::tracing {
 struct Frame;
 struct Loop;
 struct Plan;
-/// The plans of a loop's trips: one, or for a gradient one for each way of the other loop's trips.
+/// The plans of a loop's trips: one, or for a gradient one for each path of the other loop's trips.
 struct PlannedLoop {
   const Loop* loop;
   std::vector<std::pair<int, std::unique_ptr<Plan>>> trips;

@@ -85,7 +85,7 @@ class Planner {
   /// fail. The step of an optimizer fails if one of its numbers is not finite. So all these numbers
   /// are checked before the first update. Kernels of other devices check them themselves.
   /// `size` is the end of the instructions that may be updates.
-  void settle(unsigned first, unsigned& size);
+  void let_updates_write_in_place(unsigned first, unsigned& size);
   /// The numbers among the inputs of an optimizer's step. They follow the gradients.
   std::vector<int> numbers_of(const Instruction& update) const;
   /// The index after the instruction in [first, end) that makes a value; 0 if none does.
@@ -148,9 +148,9 @@ class Planner {
   std::vector<GroupPart> parts_of(int number, int first, int end) const;
 
   /// Plans passes that run together, block by block, or as one program over all elements. Values
-  /// that only the passes of a program read are in its registers and slots. Those that only the
-  /// group reads are in a buffer of one block each. Other memory is not freed between the passes,
-  /// because every block needs it again.
+  /// that only the passes of a program read are in its registers and slots. Values that only
+  /// the group reads are in a buffer of one block each. Other memory is not freed between the
+  /// passes, because every block needs it again.
   void plan_group(int number, int first, int end, State& state);
   bool is_pass(const Step& step) const { return !is_view(step) && !is_summed(step); }
   const Step& step_at(int segment, int i) const {

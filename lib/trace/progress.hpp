@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/trace/book.hpp"
+#include "lib/trace/cache.hpp"
 #include "lib/trace/replay.hpp"
 #include "lib/trace/state.hpp"
 
@@ -17,7 +17,7 @@ namespace reel::detail {
 enum class Doing : std::uint8_t { eager, replaying, capturing, verifying };
 
 struct TraceProgress {
-  TraceBook* book = nullptr;
+  TraceCache* cache = nullptr;
   Caller caller;
   Doing doing = Doing::eager;
   Key key;
@@ -102,7 +102,7 @@ struct TraceProgress {
     tensors.clear();
     entry = nullptr;  // its function may end before the next call uses this object
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
-    if (std::exchange(runs, false)) ++book->ended;
+    if (std::exchange(runs, false)) ++cache->ended;
     scope.reset();
     tracer.reset();
     state.clear();

@@ -155,8 +155,8 @@ bool count_down(std::atomic<std::uint32_t>& left) {
 }  // namespace
 
 const Ending* Replay::run() try {
-  const bool told = context_.mode & observed;
-  if (told) tell_reads();
+  const bool reports = context_.mode & observed;
+  if (reports) tell_reads();
   for (int at = 0; at >= 0;) {
     const Plan::PlannedSegment& segment = plan_.segments[static_cast<std::size_t>(at)];
     if (segment.ending && !is_used_) {
@@ -167,7 +167,7 @@ const Ending* Replay::run() try {
     }
     execute_range(segment.first, segment.gradient, segment.ending && !due_ && !is_used_);
     if (segment.ending) return end_ = segment.ending.get();
-    if (told) tell_question(segment.asked, segment.read);
+    if (reports) tell_question(segment.asked, segment.read);
     at = next(segment);
   }
   return nullptr;

@@ -76,14 +76,14 @@ class Replay {
 
  private:
   void execute(std::span<const Instruction> together, bool may_write);
-  // The same for observers, in replay_observed.cpp.
+  // Executes for observers, in replay_observed.cpp.
   void execute_observed(unsigned first, unsigned end, bool may_write);
   void execute_range(unsigned first, unsigned end, bool may_write);
-  struct ToldCall;
-  void execute_told(std::span<const Instruction> together, bool may_write);
-  Body* told_body(int value) const;
-  ToldCall inputs_of(const Instruction& instruction) const;
-  void add_outputs(ToldCall& told) const;
+  struct ObservedCall;
+  void execute_observed(std::span<const Instruction> together, bool may_write);
+  Body* observed_body(int value) const;
+  ObservedCall inputs_of(const Instruction& instruction) const;
+  void add_outputs(ObservedCall& call) const;
   std::vector<Variable> written_by(const Instruction& update) const;
   void tell_reads();
   void tell_question(int asked, HostRead read);

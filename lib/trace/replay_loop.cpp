@@ -144,8 +144,8 @@ class Replay::Trips {
       std::memcpy(Access::body(rows)->data + static_cast<std::size_t>(at) * bytes, from.data,
                   bytes);
   }
-  /// Then the function runs, and the way is captured.
-  [[noreturn]] static void fail_unknown() { throw Error("a trip of a loop took another way"); }
+  /// Then the function runs, and the path is captured.
+  [[noreturn]] static void fail_unknown() { throw Error("a trip of a loop took another path"); }
 
   void finish(Frame::LoopStack grown) {
     const auto give = [&](int output, Tensor x) {

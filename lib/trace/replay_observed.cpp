@@ -6,7 +6,7 @@
 
 namespace reel::tracing {
 /// The call of a kernel by an instruction, as observers get it.
-struct Replay::ToldCall {
+struct Replay::ObservedCall {
   const Instruction* instruction;
   std::vector<const Body*> inputs = {};
   std::vector<Body*> outputs = {};
@@ -44,19 +44,19 @@ void Replay::execute_observed(unsigned first, unsigned end, bool may_write) {
   const Instruction* const all = plan_.instructions.data();
   for (unsigned i = first; i < end;) {
     const unsigned headed = is_header(all[i]) ? all[i].input_count : 0;
-    execute_told({all + i, 1 + headed}, may_write);
+    execute_observed({all + i, 1 + headed}, may_write);
     i += 1 + headed;
   }
 }
 
-void Replay::execute_told(std::span<const Instruction> together, bool may_write) {
-  std::vector<ToldCall> calls;
+void Replay::execute_observed(std::span<const Instruction> together, bool may_write) {
+  std::vector<ObservedCall> calls;
   for (const Instruction& each : together)
     if (calls_kernel(each)) calls.push_back(inputs_of(each));
-  for (const ToldCall& each : calls)
+  for (const ObservedCall& each : calls)
     tell(observer_threw_, [&] { tell_begin(context_, each.call()); });
   execute(together, may_write);
-  for (ToldCall& each : calls) {
+  for (ObservedCall& each : calls) {
     add_outputs(each);
     tell(observer_threw_, [&] { tell_end(context_, each.call()); });
     for (const Variable& variable : written_by(*each.instruction))
@@ -65,28 +65,29 @@ void Replay::execute_told(std::span<const Instruction> together, bool may_write)
 }
 
 /// A value of a group may never be complete in memory.
-Body* Replay::told_body(int value) const {
+Body* Replay::observed_body(int value) const {
   if (value < 0) return nullptr;
   const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
   using Kind = ValuePlace::Kind;
   return place.kind == Kind::block || place.kind == Kind::stage ? nullptr : slot(value);
 }
-Replay::ToldCall Replay::inputs_of(const Instruction& instruction) const {
-  ToldCall told{&instruction};
+Replay::ObservedCall Replay::inputs_of(const Instruction& instruction) const {
+  ObservedCall call{&instruction};
   const int* const inputs = plan_.operands.data() + instruction.first;
   const int* const outputs = inputs + instruction.input_count;
   const int* const variables = outputs + instruction.output_count;
   for (const int* value = inputs; value < outputs; ++value)
-    told.inputs.push_back(told_body(*value));
+    call.inputs.push_back(observed_body(*value));
   if (instruction.kind == Instruction::Kind::update)
     for (unsigned i = 0; i < instruction.output_count; ++i)
-      told.updated.push_back(plan_.tree.variables[variable_of(variables[i])]);
-  return told;
+      call.updated.push_back(plan_.tree.variables[variable_of(variables[i])]);
+  return call;
 }
-void Replay::add_outputs(ToldCall& told) const {
-  const Instruction& made = *told.instruction;
+void Replay::add_outputs(ObservedCall& call) const {
+  const Instruction& made = *call.instruction;
   const int* const outputs = plan_.operands.data() + made.first + made.input_count;
-  for (unsigned i = 0; i < made.output_count; ++i) told.outputs.push_back(told_body(outputs[i]));
+  for (unsigned i = 0; i < made.output_count; ++i)
+    call.outputs.push_back(observed_body(outputs[i]));
 }
 /// The Variables that an update has written in place. commit() writes the others.
 std::vector<Variable> Replay::written_by(const Instruction& update) const {

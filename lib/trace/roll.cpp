@@ -108,7 +108,7 @@ class Roller {
         if (gradient >= 0) return;
         gradient = static_cast<int>(i);
       }
-    // The ways of a branch read different things, so their gradients have different results.
+    // The paths of a branch read different things, so their gradients have different results.
     if (gradient >= 0 && (part(number).once || part(number).around >= 0 ||
                           part(gradient).around >= 0 || !part(gradient).end))
       return;
@@ -328,22 +328,22 @@ void roll_loops(Capture& path, std::vector<Caller> apart) {
 std::vector<const graph::Graph*> Loop::bodies() const {
   std::vector<const graph::Graph*> all;
   if (!gradient) all.push_back(&tree);
-  for (const Way& way : ways) all.push_back(&way.tree);
+  for (const GradientBody& body : gradient_bodies) all.push_back(&body.tree);
   return all;
 }
 
 int Loop::add(const LoopPath& path, int of) {
-  Way* way = nullptr;
-  for (Way& each : ways)
-    if (each.segment == of) way = &each;
-  if (gradient && !way) way = &ways.emplace_back(Way{of, path.kept, {}});
-  if (way && way->kept != path.kept) return -1;
-  Tree& grown = way ? way->tree : tree;
+  GradientBody* body = nullptr;
+  for (GradientBody& each : gradient_bodies)
+    if (each.segment == of) body = &each;
+  if (gradient && !body) body = &gradient_bodies.emplace_back(GradientBody{of, path.kept, {}});
+  if (body && body->kept != path.kept) return -1;
+  Tree& grown = body ? body->tree : tree;
   Walked walked;
   const std::size_t before = grown.paths;
   if (grown.add(path.capture, &walked)) return -1;
   if (grown.paths == before) return walked.segment;
-  if (way && before) return -1;  // the other loop's way decides, so nothing asks again
+  if (body && before) return -1;  // the other loop's path decides, so nothing asks again
   grown.ending()->until_check = 0;
   paths.push_back(path);
   segments.push_back(gradient ? of : walked.segment);

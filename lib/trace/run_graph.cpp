@@ -208,7 +208,7 @@ class Run {
     tracing::Replay replay(Context::here(), plan);
     for (std::size_t i = 0; i < inputs.size(); ++i) replay.argument(static_cast<int>(i), inputs[i]);
     if (!replay.run())
-      fail<Error>(caller_, "run", "step", "a way through its trips that was captured",
+      fail<Error>(caller_, "run", "step", "a path through its trips that was captured",
                   place_of(step));
     for (std::size_t i = 0; i < step.outputs.size(); ++i)
       here(step.outputs[i]) = replay.result(tree.segments[0].results[i]);

@@ -46,7 +46,7 @@ class StateWatch : public detail::StateList {
   std::optional<RunChange> change();
   /// For the user: names the captured pointer that leads to the word, and the values.
   std::string in_words(const RunChange& change) const;
-  /// The same for the developer: offsets and bits.
+  /// For the developer: offsets and bits.
   std::string in_bytes(const RunChange& change) const;
   void clear();
 

@@ -145,7 +145,7 @@ class Walker {
 
   /// Finds the value of the tree for a value of the path. `before` is the expected value, or -1 for
   /// a new one.
-  bool meet(int value, int before, int& is) {
+  bool match(int value, int before, int& is) {
     is = -1;
     if (value < 0) return before < 0;
     int& known = known_[static_cast<std::size_t>(value)];
@@ -180,7 +180,7 @@ class Walker {
       made.number = variables_[static_cast<std::size_t>(made.number)];
     if (made.kind == Value::Kind::view) {
       int base;
-      meet(made.number, -1, base);
+      match(made.number, -1, base);
       made.number = base;
     }
     // A value that a call starts with has one number in the tree, whichever path uses it first.
@@ -205,7 +205,7 @@ class Walker {
     are.resize(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
       const int known = before ? (*before)[i] : -1;
-      if (meet(values[i], known, are[i])) continue;
+      if (match(values[i], known, are[i])) continue;
       if (step && values[i] >= 0 && known >= 0)
         note(values[i], known, what + ' ' + std::to_string(i), *step);
       else if (step)
@@ -217,7 +217,7 @@ class Walker {
   }
 
   /// The inputs of a loop that its trips read besides the state and the rows may come in another
-  /// order, and ways of its trips may be new.
+  /// order, and paths of its trips may be new.
   bool pass_loop(const Step& step) {
     const Loop& other = loop_of(step);
     Step mine;
@@ -230,7 +230,7 @@ class Walker {
         return false;
       if (before->loop->fixed_inputs() != other.fixed_inputs() ||
           before->outputs.size() != step.outputs.size()) {
-        // The trips of this run took ways that read other Variables.
+        // The trips of this run took paths that read other Variables.
         difference_ = {"gradient of " + name_of(step), std::to_string(before->outputs.size()),
                        std::to_string(step.outputs.size()), true};
         return false;
@@ -252,7 +252,7 @@ class Walker {
     } else {
       loop->tree = Tree();
       loop->stops.clear();
-      loop->ways.clear();
+      loop->gradient_bodies.clear();
       loop->paths.clear();
       loop->segments.clear();
     }
@@ -358,7 +358,7 @@ class Walker {
         difference_ = {"what is read of a value", read(known), read(step)};
         return false;
       }
-      if (!meet(step.inputs[0], known.inputs[0], asked)) {
+      if (!match(step.inputs[0], known.inputs[0], asked)) {
         note(step.inputs[0], known.inputs[0], "value read on the host", step);
         return false;
       }
@@ -398,7 +398,7 @@ class Walker {
     meet_all(nullptr, {}, path_.results, nullptr, segment().results);
     for (const auto& [variable, value] : path_.assigned) {
       int last;
-      meet(value, -1, last);
+      match(value, -1, last);
       segment().assigned.emplace_back(variables_[static_cast<std::size_t>(variable)], last);
     }
     segment().ends = true;

@@ -43,15 +43,15 @@ struct Tree : graph::Graph {
   std::vector<Variable> variables;
   std::vector<std::shared_ptr<Ending>> endings;  // of each segment; null where no path ends
   std::size_t paths = 0;
-  std::size_t loop_paths = 0;  // ways of trips that were added to the steps of loops
+  std::size_t loop_paths = 0;  // paths of trips that were added to the steps of loops
 
   /// Adds a path. If it leaves a known path although all answers are equal, nothing is added, and
   /// the result says where it leaves.
   Difference add(const Capture& path) { return add(path, nullptr); }
-  /// The same for the trip of a loop, where the results must be equal too.
+  /// Adds the path of a trip of a loop, where the results must be equal too.
   Difference add(const Capture& path, Walked* walked);
   /// What add() may have made more.
-  std::size_t ways() const { return paths + loop_paths; }
+  std::size_t path_count() const { return paths + loop_paths; }
   /// The end of the newest path.
   const std::shared_ptr<Ending>& ending() const { return endings.back(); }
 };

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "lib/trace/book.hpp"
+#include "lib/trace/cache.hpp"
 #include "lib/trace/replay.hpp"
 #include "trace/plan_text.hpp"
 

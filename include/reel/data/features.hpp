@@ -46,10 +46,10 @@ class REEL_API Column {
   std::int64_t size() const { return size_; }
   /// "age", or "age x job" of a crossed column.
   const std::string& name() const REEL_LIFETIMEBOUND { return name_; }
-  /// The same column, with this number in the place of empty cells, which are errors otherwise. For
+  /// This column, with a number in the place of empty cells, which are errors otherwise. For
   /// numeric() and bucketized(). Throws Error for other columns.
   Column missing(double number, Caller caller = Caller::here()) const;
-  /// The same column, with this text in the place of empty cells. For hashed() and categorical().
+  /// This column, with a text in the place of empty cells. For hashed() and categorical().
   /// Throws Error for other columns.
   Column missing(std::string text, Caller caller = Caller::here()) const;
 

@@ -254,7 +254,7 @@ class BufferStage final : public StreamStage<T> {
       positions = order.slots_after(given, own[2]);
       cursor = stage.before_->open(epoch, place);
       trail.note(taken, place);
-      told = own[4];
+      reported = own[4];
       slots.resize(positions.size());
       std::vector<std::pair<std::int64_t, std::size_t>> wanted;
       for (std::size_t i = 0; i < positions.size(); ++i) wanted.emplace_back(positions[i], i);
@@ -280,7 +280,7 @@ class BufferStage final : public StreamStage<T> {
       while (static_cast<std::int64_t>(out.elements.size()) < want && !out.error) {
         if (next_late < late.size()) {
           out.error = late[next_late++];
-          ++told;
+          ++reported;
         } else if (!ended && static_cast<std::int64_t>(slots.size()) < stage.buffer_) {
           slots.emplace_back();
           positions.push_back(0);
@@ -316,7 +316,7 @@ class BufferStage final : public StreamStage<T> {
     }
     /// All elements of the chunk have been taken.
     void finish_chunk() {
-      if (ready.error && errors++ >= told) late.push_back(ready.error);
+      if (ready.error && errors++ >= reported) late.push_back(ready.error);
       if (!ready.elements.empty() || ready.error) trail.note(taken, ready.after, errors);
       ready = {};
       used = 0;
@@ -326,12 +326,12 @@ class BufferStage final : public StreamStage<T> {
       for (const std::int64_t position : positions) low = position < low ? position : low;
       trail.forget(low);
       errors -= trail.first().errors;
-      told -= trail.first().errors;
+      reported -= trail.first().errors;
       trail.count_from_first();
     }
     Point at() const {
       return outer(trail.first().point,
-                   std::array{trail.first().position, given, taken, errors, told});
+                   std::array{trail.first().position, given, taken, errors, reported});
     }
     std::string where() const override { return "an item of " + stage.notes.text; }
     void stop() noexcept override { cursor->stop(); }
@@ -348,7 +348,7 @@ class BufferStage final : public StreamStage<T> {
     std::size_t used = 0, next_late = 0;
     std::int64_t given = 0, taken = 0;
     // Exceptions since the first place of the trail, and those of them that have been given.
-    std::int64_t errors = 0, told = 0;
+    std::int64_t errors = 0, reported = 0;
     bool ended = false;
   };
   std::uint64_t seed_;

@@ -214,7 +214,8 @@ REEL_API Pipeline<std::string> lines(std::vector<std::string> files,
 /// The records of TFRecord files, with both checksums checked: see parse_example().
 REEL_API Pipeline<std::string> tfrecords(std::vector<std::string> files,
                                          Caller caller = Caller::here());
-/// The same records as messages tf.train.Example. This is the fastest way to read them.
+/// The records of TFRecord files as messages tf.train.Example. This is the fastest way to read
+/// them.
 REEL_API Pipeline<Example> examples(std::vector<std::string> files, Caller caller = Caller::here());
 /// The rows of CSV files.
 REEL_API Pipeline<CsvRow> csv(std::vector<std::string> files, CsvOptions options = {},

@@ -86,7 +86,7 @@ class REEL_API Replicas : public optim::Optimizer, public io::detail::Ranks {
   /// Adds up numbers of all ranks, in their order.
   void add_up(double* numbers, std::size_t count, Caller caller = Caller::here());
   /// The largest of the numbers of all ranks, those with other parts of the model too.
-  void take_largest(std::int64_t* numbers, std::int64_t count, Caller caller = Caller::here());
+  void all_reduce_max(std::int64_t* numbers, std::int64_t count, Caller caller = Caller::here());
   // For Checkpoints.
   Place place() const override;
   std::int64_t least_of_parts(std::int64_t number, Caller caller) const override;

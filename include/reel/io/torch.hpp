@@ -35,7 +35,7 @@ struct TorchLayer {
   bool bidirectional = false;
   std::string theirs = {};  // the path in PyTorch, if it is another one
   bool key_bias = false;    // of an attention
-  bool turned = false;      // a transposed convolution, whose weight has the results second
+  bool transposed = false;  // a transposed convolution, whose weight has the results second
 };
 template <class L>
 inline constexpr bool is_convolution = false;
@@ -67,7 +67,7 @@ struct TorchLayers {
                                                                                             layer);
     const auto note = [&](Kind kind) { add({kind, std::string(path)}); };
     if constexpr (std::is_same_v<L, nn::Linear> || is_convolution<L>)
-      add({.kind = Kind::linear, .path = std::string(path), .turned = is_transposed<L>});
+      add({.kind = Kind::linear, .path = std::string(path), .transposed = is_transposed<L>});
     if constexpr (std::is_same_v<L, nn::Embedding>) note(Kind::embedding);
     if constexpr (std::is_same_v<L, nn::LayerNorm> || std::is_same_v<L, nn::GroupNorm> ||
                   std::is_same_v<L, nn::InstanceNorm>)

@@ -38,7 +38,7 @@ class REEL_API LossScaler {
   /// out. Throws Error if gradients are not finite although the factor has come down to 1: then the
   /// model itself is at fault. Reads one truth value on the host.
   bool step(Optimizer& optimizer, GradientList gradients, Caller caller = Caller::here());
-  /// The same with the gradients of a loss for the optimizer's Variables. The loss is not scaled
+  /// A step with the gradients of a loss for the optimizer's Variables. The loss is not scaled
   /// before. Throws ShapeError unless the loss is one number.
   bool step(Optimizer& optimizer, GradientTape& tape, Operand loss);
 

@@ -98,7 +98,7 @@ struct TraceEntry {
   bool is_unchecked() const;
 };
 
-struct TraceBook {
+struct TraceCache {
   // The first 64 bytes behind a handle are watched: they do not change.
   TracedFunction function = {};
   TraceOptions options;
@@ -111,8 +111,8 @@ struct TraceBook {
   std::atomic<std::uint64_t> begun = 0, ended = 0;
   std::atomic<TraceEntry*> last = nullptr;  // the entry of the last call
   std::atomic<bool> warned = false;         // of too many signatures
-  std::atomic<bool> told_memory = false;    // that signatures are dropped
-  std::atomic<bool> told_unread = false;    // that replays do not read everything
+  std::atomic<bool> warned_memory = false;  // that signatures are dropped
+  std::atomic<bool> warned_unread = false;  // that replays do not read everything
   std::size_t entries = 0;                  // guarded by Lock::traces
   std::size_t added = 0;  // entries since Variables were looked at that nothing else holds
   std::unordered_map<const void*, std::pair<int, std::int64_t>>
@@ -132,7 +132,7 @@ struct TraceBook {
   int differences = 0;  // derived signatures that a check has refused
   static constexpr int most_differences = 3;
 
-  ~TraceBook();
+  ~TraceCache();
   TraceEntry* find(const Key& key, std::uint64_t hash) const;
   /// Null if calls of the signature run eagerly: there are too many entries, or too many of them
   /// were not called again and the signature is new. `rest` is the hash of the key without what

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lib/trace/book.hpp"
+#include "lib/trace/cache.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -109,7 +109,7 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   const Locked held(Lock::traces);
   if (eager) return {};  // another thread has found why
   const std::size_t before = tree.paths;
-  if (tree.ways() >= most_paths) {
+  if (tree.path_count() >= most_paths) {
     Caller site;
     for (const tracing::Segment& segment : tree.segments)
       if (segment.branches.size() > 1) site = segment.question.site;
@@ -124,7 +124,8 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
     if (const std::string fault = graph::fault_of(grown, grown.variables.size(), Context::here());
         !fault.empty())
       fail<TraceError>({}, "trace", "graph", "a graph that verify() accepts", fault);
-  if (grown.ways() == tree.ways()) return {};  // another thread has added the path already
+  if (grown.path_count() == tree.path_count())
+    return {};  // another thread has added the path already
   if (grown.paths > before) {
     grown.ending()->last_good = call;
     if (captured)
@@ -165,7 +166,7 @@ tracing::Difference TraceEntry::difference(const tracing::Capture& path) const {
   if (!tree.paths) return {};  // another thread has dropped what was captured
   known = tree;
   if (tracing::Difference difference = known.add(path)) return difference;
-  if (known.ways() == tree.ways()) return {};
+  if (known.path_count() == tree.path_count()) return {};
   return {"value read on the host", "one that is known", "another"};
 }
 
@@ -208,22 +209,22 @@ void TraceEntry::take(Forgotten& dropped, std::string why) {
   dropped.plan = plan.exchange(nullptr, std::memory_order_acq_rel);
 }
 
-TraceBook::~TraceBook() {
+TraceCache::~TraceCache() {
   function.free(function.target);
   for (auto& bucket : buckets)
     for (TraceEntry* entry = bucket.load(); entry;) delete std::exchange(entry, entry->next);
 }
 
-TraceEntry* TraceBook::find(const Key& key, std::uint64_t hash) const {
+TraceEntry* TraceCache::find(const Key& key, std::uint64_t hash) const {
   for (TraceEntry* entry = buckets[hash % 64].load(std::memory_order_acquire); entry;
        entry = entry->next)
     if (entry->hash == hash && entry->key == key) return entry;
   return nullptr;
 }
 
-TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
-                                   const std::vector<const Variable*>& variables,
-                                   const std::vector<const Tensor*>& tensors, bool nested) {
+TraceEntry* TraceCache::find_or_add(const Key& key, std::uint64_t hash, std::uint64_t rest,
+                                    const std::vector<const Variable*>& variables,
+                                    const std::vector<const Tensor*>& tensors, bool nested) {
   Dropped dropped;
   const Locked held(Lock::traces);
   if (TraceEntry* found = find(key, hash)) return found;
@@ -262,13 +263,13 @@ TraceEntry* TraceBook::find_or_add(const Key& key, std::uint64_t hash, std::uint
 
 /// Whether the signature was not seen among the last ones that were not captured. Lock::traces must
 /// be held.
-bool TraceBook::is_new(std::uint64_t hash) {
+bool TraceCache::is_new(std::uint64_t hash) {
   seen.resize(1024);
   return std::exchange(seen[hash / 64 % seen.size()], hash) != hash;
 }
 
-std::string TraceBook::describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
-                                bool training) {
+std::string TraceCache::describe(TraceEntry& entry, const std::vector<ArgumentText>& arguments,
+                                 bool training) {
   const auto words = [&](std::size_t left_out) {
     std::string text = "(";
     for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -286,8 +287,8 @@ std::string TraceBook::describe(TraceEntry& entry, const std::vector<ArgumentTex
   return found;
 }
 
-bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool certain,
-                              const std::optional<tracing::RunChange>& change) {
+bool TraceCache::state_changed(TraceEntry& changed, const std::string& why, bool certain,
+                               const std::optional<tracing::RunChange>& change) {
   {
     const Locked held(Lock::traces);
     ++changed.failures;
@@ -312,7 +313,7 @@ bool TraceBook::state_changed(TraceEntry& changed, const std::string& why, bool 
   return true;
 }
 
-void TraceBook::clear(bool runs) {
+void TraceCache::clear(bool runs) {
   std::vector<std::unique_ptr<tracing::Plan>> unused_plans;  // freed while no mutex is locked
   std::deque<TraceEntry::Forgotten> forgotten;
   const Locked held(Lock::traces);
@@ -335,7 +336,7 @@ void TraceBook::clear(bool runs) {
   listed.clear();
 }
 
-void TraceBook::note_thread(std::uint64_t caller) {
+void TraceCache::note_thread(std::uint64_t caller) {
   const Locked held(Lock::traces);  // a thread that publishes frees plans under this lock
   if (!thread)
     __atomic_store_n(&thread, caller, __ATOMIC_RELAXED);
@@ -343,11 +344,11 @@ void TraceBook::note_thread(std::uint64_t caller) {
     shared.store(true);
 }
 
-bool TraceBook::full() const {
+bool TraceCache::full() const {
   return __atomic_load_n(&entries, __ATOMIC_RELAXED) >= most_signatures;
 }
 
-const char* TraceBook::why_not_captured() const {
+const char* TraceCache::why_not_captured() const {
   if (full()) return "it has been called with more than 1024 signatures";
   if (unused.load(std::memory_order_relaxed) >= most_unused)
     return "16 of its signatures were called once only; from now on a signature is captured at its "
@@ -356,7 +357,7 @@ const char* TraceBook::why_not_captured() const {
          "Variable";
 }
 
-std::string TraceBook::explain() const {
+std::string TraceCache::explain() const {
   std::string out;
   const Locked held(Lock::traces);
   for_each([&](const TraceEntry& entry) {
@@ -383,38 +384,40 @@ Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try
   if (!(options.verify >= 0 && options.verify <= 1))
     fail<Error>(caller, "trace", "verify", "a number in [0, 1]", to_text(options.verify));
   options.verify = tracing::share_of_checks(options.verify);
-  book_ = new TraceBook;
-  book_->function = function;
-  book_->options = options;
-  book_->state = first_state();
+  cache_ = new TraceCache;
+  cache_->function = function;
+  cache_->options = options;
+  cache_->state = first_state();
   owned.release();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
 }
 void Traces::reads(ReadObject object, Caller caller) const try {
-  if (book_->begun)
+  if (cache_->begun)
     fail<Error>(caller, "reads", "call", "reads() before the first call", "a later one");
-  book_->reads.push_back(object);
+  cache_->reads.push_back(object);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "reads");
 }
-Traces::Traces(const Traces& other) noexcept : book_(other.book_) {
-  add_reference(book_->references);
+Traces::Traces(const Traces& other) noexcept : cache_(other.cache_) {
+  add_reference(cache_->references);
 }
 Traces& Traces::operator=(Traces other) noexcept {
-  std::swap(book_, other.book_);
+  std::swap(cache_, other.cache_);
   return *this;
 }
 Traces::~Traces() {
-  if (drop_reference(book_->references)) delete book_;
+  if (drop_reference(cache_->references)) delete cache_;
 }
 std::size_t Traces::count() const {
   std::size_t paths = 0;
   const Locked held(Lock::traces);
-  book_->for_each([&](const TraceEntry& entry) { paths += entry.tree.paths - entry.derived; });
+  cache_->for_each([&](const TraceEntry& entry) { paths += entry.tree.paths - entry.derived; });
   return paths;
 }
-std::string Traces::explain() const try { return book_->explain(); } catch (const std::bad_alloc&) {
+std::string Traces::explain() const try {
+  return cache_->explain();
+} catch (const std::bad_alloc&) {
   fail_memory({}, "explain");
 }
 }  // namespace reel::detail
