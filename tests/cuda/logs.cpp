@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A run on a GPU compared with the same run on the CPU: debug::Log and reel-diff.
-#include <array>
-#include <cstdio>
 #include <filesystem>
 
 #include "cuda/emulated.hpp"
-#include "debug/support.hpp"
+#include "debug/programs.hpp"
 
 namespace reel::tests {
 namespace {
-std::string file(const std::string& name) {
-  return (std::filesystem::temp_directory_path() /
-          ("reel_cuda_log." + std::to_string(getpid()) + "." + name))
-      .string();
-}
-std::string diff(const std::string& arguments) {
-  std::FILE* const pipe =
-      popen(("'" + build_folder() + "/lib/debug/reel-diff' " + arguments + " 2>&1").c_str(), "r");
-  REQUIRE(pipe);
-  std::string text;
-  std::array<char, 4096> some;
-  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
-  return text + "status " + std::to_string(WEXITSTATUS(pclose(pipe))) + "\n";
-}
 /// Logs four steps of training on a device. `fault` is added to an element of the data of step 2.
 void log_run(const std::string& path, Device device, float fault = 0) {
   seed(5);
@@ -44,7 +28,7 @@ void log_run(const std::string& path, Device device, float fault = 0) {
 }  // namespace
 
 TEST_CASE("reel-diff compares a run on a GPU with one on the CPU") {
-  const std::string a = file("cpu"), b = file("cuda"), both = "'" + a + "' '" + b + "'";
+  const std::string a = log_file("cpu"), b = log_file("cuda"), both = "'" + a + "' '" + b + "'";
   log_run(a, cpu());
   log_run(b, cuda(0));
   const std::string equal = diff("--tolerance 1e-4 " + both);

@@ -1,38 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Logs of two runs, and reel-diff.
-#include <sys/wait.h>
-
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "debug/programs.hpp"
 #include "debug/user.hpp"
 #include "support/catch.hpp"
 #include "support/error_text.hpp"
 
 namespace reel::tests {
 namespace {
-std::string file(const std::string& name) {
-  return (std::filesystem::temp_directory_path() /
-          ("reel_log." + std::to_string(getpid()) + "." + name))
-      .string();
-}
 std::string content(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-std::string diff(const std::string& arguments) {
-  std::FILE* const pipe =
-      popen(("'" + build_folder() + "/lib/debug/reel-diff' " + arguments + " 2>&1").c_str(), "r");
-  REQUIRE(pipe);
-  std::string text;
-  std::array<char, 4096> some;
-  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
-  const int status = pclose(pipe);
-  return text + "status " + std::to_string(WEXITSTATUS(status)) + "\n";
 }
 struct Run {
   bool traced = false;
@@ -68,7 +51,7 @@ void log_run(const std::string& path, Run run) {
 }  // namespace
 
 TEST_CASE("a log has a line for each result") {
-  const std::string path = file("a");
+  const std::string path = log_file("a");
   {
     const debug::Log log(path);
     const Tensor x = tensor({1.0f, 2.0f, -3.0f});
@@ -85,7 +68,7 @@ TEST_CASE("a log has a line for each result") {
 }
 
 TEST_CASE("reel-diff names the first op that differs") {
-  const std::string a = file("a"), b = file("b");
+  const std::string a = log_file("a"), b = log_file("b");
   log_run(a, {});
   log_run(b, {});
   const std::string both = "'" + a + "' '" + b + "'";
@@ -106,7 +89,8 @@ TEST_CASE("reel-diff names the first op that differs") {
 }
 
 TEST_CASE("reel-diff compares logs of two instruction sets, and of two machines") {
-  const std::string a = file("a"), b = file("b"), program = build_folder() + "/tests/debug_program";
+  const std::string a = log_file("a"), b = log_file("b"),
+                    program = build_folder() + "/tests/debug_program";
   const std::string both = "'" + a + "' '" + b + "'";
   const auto run = [&](const std::string& set, const std::string& path) {
     return std::system(
@@ -149,7 +133,7 @@ TEST_CASE("reel-diff compares logs of two instruction sets, and of two machines"
 }
 
 TEST_CASE("a run that its user has edited says so, at the prompt and in its log") {
-  const std::string a = file("a"), b = file("b");
+  const std::string a = log_file("a"), b = log_file("b");
   float sum_of_run = 0;
   const auto run = [&](const std::string& path, const char* lines) {
     const User user(lines);
@@ -177,7 +161,7 @@ TEST_CASE("a run that its user has edited says so, at the prompt and in its log"
 }
 
 TEST_CASE("reel-diff says what is wrong with a log") {
-  const std::string a = file("a"), b = file("b");
+  const std::string a = log_file("a"), b = log_file("b");
   log_run(a, {});
   const std::string both = "'" + a + "' '" + b + "'";
   CHECK(has(diff(both), "expected a file that can be read, got none\nstatus 2"));

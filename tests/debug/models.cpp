@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "debug/support.hpp"
+#include "debug/programs.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -297,9 +297,7 @@ TEST_CASE("guide 10: gradients that are never reset") {
 }
 
 TEST_CASE("guide 11: the train flag in an evaluation") {
-  const std::string a =
-      (std::filesystem::temp_directory_path() / ("reel_a." + std::to_string(getpid()))).string();
-  const std::string b = a + "b";
+  const std::string a = log_file("a"), b = log_file("b");
   seed(1);
   const Network model;
   const Tensor x = random::normal({6, 4});
@@ -309,12 +307,7 @@ TEST_CASE("guide 11: the train flag in an evaluation") {
   };
   evaluate(a);
   evaluate(b);
-  std::FILE* const pipe =
-      popen(("'" + build_folder() + "/lib/debug/reel-diff' " + a + " " + b).c_str(), "r");
-  std::string text;
-  std::array<char, 4096> some;
-  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
-  pclose(pipe);
+  const std::string text = diff("'" + a + "' '" + b + "'");
   INFO(text);
   CHECK(std::regex_search(text, std::regex("first differs: step 0, #\\d+ (random|dropout)")));
   std::filesystem::remove(a);

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that run with REEL_DEBUG.
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 
-#include "debug/support.hpp"
+#include "debug/programs.hpp"
 #include "support/catch.hpp"
 
 namespace reel::tests {
@@ -20,14 +17,9 @@ std::string run(const std::string& request, const std::string& lines = "") {
   std::ofstream(input) << lines;
   const std::string command = "REEL_DEBUG='" + request + "' '" + build_folder() +
                               "/tests/debug_program' 2>&1 <'" + input + "'";
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe);
-  std::string text;
-  std::array<char, 4096> some;
-  while (std::fgets(some.data(), some.size(), pipe)) text += some.data();
-  const int status = pclose(pipe);
+  const std::string text = output_of(command);
   std::filesystem::remove(input);
-  return text + "status " + std::to_string(WEXITSTATUS(status)) + "\n";
+  return text;
 }
 }  // namespace
 
