@@ -102,6 +102,7 @@ struct Mapped {
 /// gradients are those of a loop, up to the order of sums; layers, devices and tapes around the
 /// call work as in a loop. f must not write Variables: Error. A tape in f is a TapeError. Random
 /// ops of example i draw from a generator of its own, which the thread's generator and i determine.
+/// A traced function captures the kernels of the batch, unless f draws random numbers.
 /// If f throws, the other examples finish; then the exception of the first such example is thrown.
 /// Throws Error for a batched() inside f. Method: automatic batching by agenda (Neubig, Goldberg,
 /// Dyer, 2017), with fibers (Fegade et al., ACRoBat, 2024).

@@ -142,7 +142,7 @@ const Cell* Agenda::cell_of(const Operand& x) const {
   if (x.kind() == Operand::Kind::variable) return &Access::cell(x.variable());
   if (values_.empty()) return nullptr;
   const auto value = values_.find(Access::body(x.tensor()));
-  return value == values_.end() ? nullptr : &Access::cell(value->second.variable);
+  return value == values_.end() ? nullptr : &Access::cell(value->second->variable);
 }
 Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
                          const SmallVector<const Cell*, 4>& cells) {
@@ -162,7 +162,7 @@ Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView 
     } else if ((kind.variable = cells[i])) {
       made.shared[i].variable = x.kind() == Operand::Kind::variable
                                     ? x.variable()
-                                    : values_.find(Access::body(x.tensor()))->second.variable;
+                                    : values_.find(Access::body(x.tensor()))->second->variable;
     } else {
       set(kind, *Access::body(x.tensor()));
     }
@@ -290,8 +290,14 @@ void Agenda::show(Node& node) {
   if (!node.launch) return clear(node);
   for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
     Body* const body = Access::body(node.outputs[i]);
-    if (body && stand_ins_.made(*body)) StandIns::show(*body, row_of(node, i));
+    if (body && stand_ins_.made(*body)) show(*body, row_of(node, i));
   }
+}
+/// A trace around batched() gets to know the name.
+void Agenda::show(Body& header, const Tensor& found) {
+  StandIns::show(header, found);
+  for (Interceptor* each = outer_.interceptors; each; each = each->next)
+    each->aliased(*Access::body(found), header);
 }
 /// The results, and what else something holds.
 void Agenda::show_kept() {
@@ -302,10 +308,11 @@ void Agenda::show_kept() {
         break;
       }
   // What f returns of a Variable is read on this flow, where tapes see it.
-  for (auto& [body, value] : values_)
-    if (outer_.mode & recording && references(*body) > 1 &&
+  for (const Value& value : read_)
+    if (Body* const body = Access::body(value.held);
+        outer_.mode & recording && references(*body) > 1 &&
         body != Access::body(Access::cell(value.variable).value))
-      StandIns::show(*Access::body(value.held), value.variable.value());
+      show(*body, value.variable.value());
 }
 void Agenda::find_errors(const std::function<std::exception_ptr&(std::size_t)>& error_of) {
   for (std::size_t i = 0; failed_ && i < nodes_.count(); ++i) {
@@ -328,6 +335,6 @@ void Agenda::report(BatchingReport& report) {
 
 void Agenda::alias(const Body& x, Body& made) {
   if (const auto known = values_.find(&x); known != values_.end())
-    values_.try_emplace(&made, Value{known->second.variable, Access::share(&made)});
+    read(known->second->variable, Access::share(&made));
 }
 }  // namespace reel::batch

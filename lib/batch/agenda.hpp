@@ -34,8 +34,9 @@ class Agenda {
   /// The results, and what else something holds.
   void show_kept();
   /// f reads a Variable as a tensor.
-  void read(const Variable& variable, const Tensor& value) {
-    values_.try_emplace(Access::body(value), Value{variable, value});
+  const Tensor& read(const Variable& variable, const Tensor& value) {
+    Value*& known = values_[Access::body(value)];
+    return (known ? *known : *(known = &read_.emplace_back(variable, value))).held;
   }
   /// `made` is another name for the elements of `x`.
   void alias(const Body& x, Body& made);
@@ -46,6 +47,7 @@ class Agenda {
  private:
   /// The value of a Variable, held so that its address stays its own.
   struct Value {
+    Value(const Variable& of, const Tensor& value) : variable(of), held(value) {}
     Variable variable;
     Tensor held;
   };
@@ -55,6 +57,7 @@ class Agenda {
   void end(Node& node);
   Queue* next_queue();
   void launch(Queue& queue, std::vector<Node*>& calls);
+  void show(Body& header, const Tensor& found);
   void launch_all(Queue& queue, std::vector<Node*>& calls);
 
   Context& outer_;
@@ -66,6 +69,7 @@ class Agenda {
   std::deque<Launch> launches_;
   std::array<Queue*, 256> by_hash_ = {};  // the first of those whose hashes end with these bits
   std::unordered_map<const Op*, BatchedOp> counts_;
-  std::unordered_map<const Body*, Value> values_;  // that f has read as tensors
+  std::deque<Value> read_;                          // by f, as tensors, in this order
+  std::unordered_map<const Body*, Value*> values_;  // by their bodies
 };
 }  // namespace reel::batch

@@ -18,6 +18,7 @@ namespace batch {
 namespace {
 constexpr std::ptrdiff_t least_stack = 16 << 10;
 constexpr std::size_t most_branches = 1024;  // on fibers of their own
+constexpr char draws_text[] = "it draws random numbers inside of batched()";
 
 std::uint64_t seed_of_batch(std::uint64_t seed, std::uint64_t position) {
   return mix_bits(mix_bits(seed) + position);
@@ -95,7 +96,7 @@ struct Example : Interceptor {
   bool before(const GateCall& call) override;
   const Tensor* variable_read(const Variable& variable, const Tensor& value) override;
   void aliased(const Body& x, Body& made) override;
-  void host_read(const Tensor& x, HostRead) override { await(*Access::body(x)); }
+  void host_read(const Tensor& x, HostRead how) override;
   bool outside(const detail::Function<void()>& what) override;
   /// Waits until the elements are there.
   void await(Body& body);
@@ -115,6 +116,8 @@ struct Example : Interceptor {
   std::optional<Generator> generator = {};  // from which `asked` draws
   Fork* forks = nullptr;                    // the innermost that has not ended
   Node* awaited = nullptr;
+  const Tensor* read = nullptr;  // which a trace around batched() must know
+  HostRead read_as = {};
   const detail::Function<void()>* asked = nullptr;  // to call outside
   std::exception_ptr answer = {};                   // its exception
   std::exception_ptr error = {};
@@ -131,7 +134,12 @@ constinit thread_local Running running;
 class Batch {
  public:
   Batch(std::size_t examples, const detail::Function<void(std::size_t)>& f, std::size_t stack)
-      : f_(f), outer_(Context::here()), modes_(outer_), stack_(stack), agenda_(outer_) {
+      : f_(f),
+        outer_(Context::here()),
+        followers_(outer_.interceptors),
+        modes_(outer_),
+        stack_(stack),
+        agenda_(outer_) {
     const Generator& now = current_generator();
     const std::uint64_t seed = seed_of_batch(seed_of(now), position_of(now));
     for (std::size_t i = 0; i < examples; ++i)
@@ -141,7 +149,13 @@ class Batch {
   }
   /// One function that calls parallel(). It draws as if nothing were around it.
   Batch(const detail::Function<void(std::size_t)>& f, std::size_t stack)
-      : f_(f), outer_(Context::here()), modes_(outer_), stack_(stack), count_(1), agenda_(outer_) {
+      : f_(f),
+        outer_(Context::here()),
+        followers_(outer_.interceptors),
+        modes_(outer_),
+        stack_(stack),
+        count_(1),
+        agenda_(outer_) {
     const Generator& now = current_generator();
     ready_.push_back(
         &examples_.emplace_back(*this, 0, stack, Stream{seed_of(now), position_of(now)}));
@@ -222,6 +236,11 @@ class Batch {
         agenda_.show(*node);
         ready_.push_back(&each);
       }
+    for (Example& each : examples_)
+      if (const Tensor* const x = std::exchange(each.read, nullptr)) {
+        for (Interceptor* one = followers_; one; one = one->next) one->host_read(*x, each.read_as);
+        ready_.push_back(&each);
+      }
     bool shown = false;
     for (Example& each : examples_) {
       const auto* const what = std::exchange(each.asked, nullptr);
@@ -239,7 +258,13 @@ class Batch {
   }
 
   const detail::Function<void(std::size_t)>& f_;
+  /// For a trace around batched().
+  void cannot_follow(const char* what) {
+    for (Interceptor* each = followers_; each; each = each->next) each->cannot_follow(what);
+  }
+
   Context& outer_;
+  Interceptor* followers_;  // of the thread around batched(), such as a trace
   Modes modes_;
   std::size_t stack_, count_, live_branches_ = 0;
   bool drew_ = false, continues_ = false;
@@ -327,33 +352,40 @@ void Example::require_stack(Caller caller, std::string_view op) const {
 bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
                     SmallVector<Tensor, 2>& outputs) {
   require_stack(caller, op.name);
+  if (op.random) batch.cannot_follow(draws_text);
   bool waits = false;
   for (const Operand& x : operands) {
     if (x.kind() == Operand::Kind::variable) waits = true;
     if (x.kind() > Operand::Kind::temporary) continue;
     const Body* const body = Access::body(x.tensor());
     if (!body) return false;  // the gate says so
-    if (!waits) waits = batch.agenda_.concerns(*body);
+    if (!waits) waits = batch.followers_ || batch.agenda_.concerns(*body);
   }
   if (!waits) return false;  // it needs nothing that others make
   batch.agenda_.add(index, op, operands, options, caller, outputs);
   return true;
 }
 bool Example::before(const GateCall& call) {
+  if (call.op.random) batch.cannot_follow(draws_text);
   for (int i = 0; i < call.input_count; ++i)
     if (call.inputs[i]) await(*const_cast<Body*>(call.inputs[i]));
   return true;
 }
 /// An op that takes the tensor takes the Variable, so that a tape around batched() sees it.
 const Tensor* Example::variable_read(const Variable& variable, const Tensor& value) {
-  batch.agenda_.read(variable, value);
-  return nullptr;
+  if (!batch.followers_) return batch.agenda_.read(variable, value), nullptr;
+  const Tensor* current = &value;
+  for (Interceptor* each = batch.followers_; each; each = each->next)
+    if (const Tensor* const other = each->variable_read(variable, *current)) current = other;
+  return &batch.agenda_.read(variable, make_alias(Context::here(), Access::body(*current)));
 }
 void Example::aliased(const Body& x, Body& made) {
   batch.agenda_.alias(x, made);
-  if (!batch.agenda_.node_of(x)) return;
-  await(const_cast<Body&>(x));
-  StandIns::show(made, Access::share(const_cast<Body*>(&x)));
+  if (batch.agenda_.node_of(x)) {
+    await(const_cast<Body&>(x));
+    StandIns::show(made, Access::share(const_cast<Body*>(&x)));
+  }
+  for (Interceptor* each = batch.followers_; each; each = each->next) each->aliased(x, made);
 }
 void Example::wait() {
   Context& context = Context::here();
@@ -370,6 +402,15 @@ void Example::await(Body& body) {
   }
   require_going_on();
   if (node->error) std::rethrow_exception(node->error);
+}
+/// A trace around batched() asks where the ops of the batch run.
+void Example::host_read(const Tensor& x, HostRead how) {
+  await(*Access::body(x));
+  if (!batch.followers_ || batch.stopped_) return;
+  read = &x;
+  read_as = how;
+  wait();
+  require_going_on();
 }
 bool Example::outside(const detail::Function<void()>& what) {
   require_going_on();
@@ -414,7 +455,6 @@ void detail::run_batched(std::size_t examples, const Function<void(std::size_t)>
     fail<Error>(caller, "batched", "f", "no batched() inside of another, or of parallel()", "one");
   if (options.stack < 4 * batch::least_stack)
     fail<Error>(caller, "batched", "options.stack", "at least 65536 bytes", to_text(options.stack));
-  tell_interceptors("it calls batched()");
   const bool alone = examples == 1;
   const batch::RunningScope scope({.any = true, .alone = alone, .stack = options.stack});
   if (alone)

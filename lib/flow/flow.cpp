@@ -14,7 +14,7 @@ namespace {
 /// Behind Lock::contexts.
 constinit FlowReel* reels = nullptr;
 constinit std::uint64_t begun = 0;
-constinit bool fibers = false;  // there has been one
+constinit std::uint64_t fibers = 0;  // of the flows that have begun
 
 void remove(FlowReel& reel) {
   FlowReel** link = &reels;
@@ -51,7 +51,9 @@ void close_left_tapes(FlowReel& reel) {
 }  // namespace
 
 FlowReel* first_reel() { return reels; }
-std::uint64_t flows_begun() { return __atomic_load_n(&begun, __ATOMIC_RELAXED); }
+std::uint64_t flows_begun() {
+  return __atomic_load_n(&begun, __ATOMIC_RELAXED) - __atomic_load_n(&fibers, __ATOMIC_RELAXED);
+}
 
 void begin_flow(Flow& flow) {
   auto* const reel = new FlowReel(__atomic_add_fetch(&begun, 1u, __ATOMIC_RELAXED));
@@ -114,7 +116,7 @@ void close_tape(FlowReel& reel, std::uint64_t bit) {
 
 FiberFlow::FiberFlow() try : generator_(new_generator()) {
   flow_.own_generator = &generator_;
-  __atomic_store_n(&fibers, true, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&fibers, 1u, __ATOMIC_RELAXED);
   begin_flow(flow_);
 } catch (const std::bad_alloc&) {
   fail_memory({}, "FiberFlow");

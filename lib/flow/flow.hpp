@@ -115,6 +115,6 @@ void close_tape(FlowReel& reel, std::uint64_t bit);
 void close_tapes_ended_elsewhere(Flow& flow);
 /// Called when this flow makes a tape. From then on, other flows check each tensor that they read.
 void announce_tape(const Flow& flow);
-/// How many flows have begun.
+/// How many flows have begun, without the flows of fibers.
 std::uint64_t flows_begun();
 }  // namespace reel

@@ -422,20 +422,6 @@ TEST_CASE("batched() refuses updates, another batched() and small stacks") {
                        "65536");
 }
 
-TEST_CASE("a traced function that calls batched() runs eagerly, and says so") {
-  const Variable w("w", ones({2}));
-  auto f = trace([&](Tensor x) {
-    return concat(batched(std::vector<int>{1, 2}, [&](int i) { return w * x * i; }));
-  });
-  const std::string said = on_stderr([&] {
-    for (int i = 1; i < 6; ++i)
-      CHECK(f(full({2}, i)).to_vector<float>() ==
-            std::vector<float>{1.0f * static_cast<float>(i), 1.0f * static_cast<float>(i),
-                               2.0f * static_cast<float>(i), 2.0f * static_cast<float>(i)});
-  });
-  CHECK(said.find("calls batched()") != std::string::npos);
-}
-
 TEST_CASE("modes of the thread hold in f: training, autocast, dtypes", "[threads]") {
   const Variable w("w", ones({4, 4}));
   const TrainScope evaluating(false);
