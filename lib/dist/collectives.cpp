@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <reel/dist/collectives.hpp>
 
+#include <reel/op.hpp>
 #include <reel/ops.hpp>
 #include <reel/tape.hpp>
 
 #include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "lib/body/text.hpp"
 #include "lib/dist/send.hpp"
@@ -30,11 +33,13 @@ Wire wire_of(DType dtype) {
       return Wire::bytes;
   }
 }
-Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
+namespace {
+constexpr char step_name[] = "dist_collective";
+
+Tensor send_now(const Tensor& x, const Shape& shape, Message message, WorldState& state,
                 const CallName& name, Caller caller) {
   const Device device = x.device();
-  WorldState& state = world.state();
-  const bool there = state.device && device == world.device();
+  const bool there = state.device && device == cuda(state.device_index);
   const RawTensor given = there ? row_major(x, caller) : RawTensor{};
   const void* first = given.elements;
   const Tensor host =
@@ -48,14 +53,50 @@ Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const Worl
   (there ? state.device : state.main)->run(message, name, caller);
   return result.tensor.to(device, caller);
 }
+/// The attributes of a collective that is a step of a trace.
+Attributes attributes_of(const Shape& shape, const Message& message, const WorldState& state,
+                         const CallName& name) {
+  return {{"world", state.number},
+          {"function", name.function},
+          {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
+          {"message", std::vector<std::int64_t>{static_cast<std::int64_t>(message.kind),
+                                                static_cast<std::int64_t>(message.wire),
+                                                static_cast<std::int64_t>(message.combine),
+                                                message.count, message.root}}};
+}
+Tensors run_step(const OpCall& call) {
+  tell_interceptors("it calls a collective");  // so this op is one step, whatever it reads
+  const std::vector<std::int64_t>& m = call.integers("message");
+  WorldState* const state = WorldState::find(call.integer("world"));
+  if (!state)
+    fail<Error>(call.caller(), call.text("function"), "world", "a World that lives", "none");
+  return {send_now(call.input(0), Shape(std::span<const std::int64_t>(call.integers("shape"))),
+                   {static_cast<Kind>(m[0]), static_cast<Wire>(m[1]), static_cast<Combine>(m[2]),
+                    nullptr, nullptr, m[3], static_cast<int>(m[4])},
+                   *state, {call.text("function")}, call.caller())};
+}
+}  // namespace
+
+void register_step() {
+  static const int once = (register_op(step_name, run_step), 0);
+  static_cast<void>(once);
+}
+/// In a trace the collective is a step. A replay runs it; a check takes the result that the replay
+/// had, and sends nothing.
+Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
+                const CallName& name, Caller caller) {
+  WorldState& state = world.state();
+  Context& context = Context::here();
+  if (!context.interceptors) return send_now(x, shape, message, state, name, caller);
+  const RecordingPause no_records(context);
+  return call_op(step_name, {{x, caller}}, attributes_of(shape, message, state, name));
+}
 void not_traced() {
   tell_interceptors("it calls a collective of several ranks, which a trace cannot replay");
 }
 }  // namespace detail
 
 namespace {
-using detail::not_traced;
-
 /// x, without a record: the collective has a gradient of its own.
 Tensor plain(const Operand& x) { return stop_gradient(x); }
 const Tensor& require_defined(const Tensor& x, const char* op, Caller caller) {
@@ -97,7 +138,6 @@ Tensor all_reduce(Operand x, const World& world, ReduceOptions options) {
   require_defined(x.value(), "all_reduce", caller);
   check_dtype("all_reduce", x.value(), options.op, caller);
   if (world.size() == 1) return x.value();
-  not_traced();
   return custom_gradient([world, options, caller](const Tensor& from) {
     const Tensor value = plain(from);
     Tensor all =
@@ -121,7 +161,6 @@ Tensor all_gather(Operand x, const World& world) {
   if (given.rank() == 0)
     fail<ShapeError>(caller, "all_gather", "x", "one axis or more", "a single number");
   if (world.size() == 1) return given;
-  not_traced();
   return custom_gradient([world, caller](const Tensor& from) {
     const Tensor value = plain(from);
     Shape shape = value.shape();
@@ -147,7 +186,6 @@ Tensor reduce_scatter(Operand x, const World& world, ReduceOptions options) {
                      "a first axis of a multiple of " + to_text(world.size()),
                      to_text(given.shape()));
   if (world.size() == 1) return given;
-  not_traced();
   return custom_gradient([world, options, caller](const Tensor& from) {
     const Tensor value = plain(from);
     Shape shape = value.shape();
@@ -173,7 +211,6 @@ Tensor broadcast(Operand x, const World& world, BroadcastOptions options) {
     fail<Error>(caller, "broadcast", "options.root", one_of("a rank", 0, world.size()),
                 to_text(options.root));
   if (world.size() == 1) return x.value();
-  not_traced();
   const auto sent = [world, options, caller](const Tensor& from) {
     const Tensor value = plain(from);
     Tensor all = detail::broadcast_raw(value, world, options.root, caller);
