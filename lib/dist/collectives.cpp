@@ -56,7 +56,7 @@ Tensor send_now(const Tensor& x, const Shape& shape, Message message, WorldState
 /// The attributes of a collective that is a step of a trace.
 Attributes attributes_of(const Shape& shape, const Message& message, const WorldState& state,
                          const CallName& name) {
-  return {{"world", state.number},
+  return {{"world", state.number()},
           {"function", name.function},
           {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
           {"message", std::vector<std::int64_t>{static_cast<std::int64_t>(message.kind),
@@ -77,8 +77,8 @@ Tensors run_step(const OpCall& call) {
 }
 }  // namespace
 
-void register_step() {
-  static const int once = (register_op(step_name, run_step), 0);
+void register_steps() {
+  static const int once = (register_op(step_name, run_step), register_exchange(), 0);
   static_cast<void>(once);
 }
 /// In a trace the collective is a step. A replay runs it; a check takes the result that the replay
@@ -92,7 +92,7 @@ Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const Worl
   return call_op(step_name, {{x, caller}}, attributes_of(shape, message, state, name));
 }
 void not_traced() {
-  tell_interceptors("it calls a collective of several ranks, which a trace cannot replay");
+  tell_interceptors("it calls a collective of several ranks that a trace cannot replay");
 }
 }  // namespace detail
 

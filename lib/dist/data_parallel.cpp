@@ -9,6 +9,7 @@
 
 #include "lib/body/text.hpp"
 #include "lib/dist/shares.hpp"
+#include "lib/flow/interceptor.hpp"
 
 namespace reel::dist::detail {
 namespace {
@@ -51,11 +52,20 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
     GradientOptions how{.unconnected = shares.options.unconnected};
     if (const Tensor x = loss.value(); shares.options.scaler && x.defined())
       how.upstream = broadcast_to(cast(shares.options.scaler->factor, x.dtype()), x.shape());
-    return shares.apply(tape.row_gradients(loss, variables(), how), caller);
+    const bool stepped = shares.apply(tape.row_gradients(loss, variables(), how), caller);
+    shares.taken += stepped;
+    return stepped;
+  }
+  const auto weight = static_cast<double>(options.examples);
+  const bool traced = Context::here().interceptors;
+  std::vector<RowGradient> own =
+      shares.gradients_of(tape, loss, weight, !traced && shares.sends_early());
+  if (traced && shares.is_step(own)) {
+    shares.step_in_trace(std::move(own), weight, caller);
+    return true;
   }
   not_traced();
-  const auto weight = static_cast<double>(options.examples);
-  shares.add(shares.gradients_of(tape, loss, weight, shares.sends_early()), weight, caller);
+  shares.add(std::move(own), weight, caller);
   return shares.send(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(loss.caller(), own_name);
@@ -94,16 +104,18 @@ void Replicas::step(GradientList gradients, Caller caller) try {
     std::vector<RowGradient> own;
     for (std::size_t i = 0; i < gradients.size(); ++i)
       own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
-    shares_->apply(std::move(own), caller);
+    shares_->taken += shares_->apply(std::move(own), caller);
     return;
   }
-  not_traced();
   if (gradients.size() != variables().size())
     fail<Error>(caller, own_name, "gradients", to_text(variables().size()),
                 to_text(gradients.size()));
   std::vector<RowGradient> own;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
+  if (Context::here().interceptors && shares_->is_step(own))
+    return shares_->step_in_trace(std::move(own), 1, caller);
+  not_traced();
   shares_->add(std::move(own), 1, caller);
   shares_->send(caller);
 } catch (const std::bad_alloc&) {

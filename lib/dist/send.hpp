@@ -14,8 +14,9 @@ Wire wire_of(DType dtype);
 /// message are used.
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
                 const CallName& name, Caller caller);
-/// Registers the op that a collective in a trace is.
-void register_step();
+/// Registers the ops that collectives and steps of DataParallel in a trace are.
+void register_steps();
+void register_exchange();
 /// broadcast() without a gradient.
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
 /// The gradient of all of a Variable.

@@ -4,16 +4,19 @@
 #include <algorithm>
 #include <utility>
 
+#include <reel/op.hpp>
 #include <reel/ops.hpp>
 #include <reel/random.hpp>
 
 #include "lib/body/portion.hpp"
 #include "lib/body/text.hpp"
 #include "lib/dist/parts.hpp"
+#include "lib/flow/interceptor.hpp"
 
 namespace reel::dist::detail {
 namespace {
 constexpr const char* const own_name = "DataParallel";
+constexpr char exchange_name[] = "dist_exchange";
 
 RowGradient added(const RowGradient& a, const RowGradient& b, const Variable& variable) {
   if (!a.values.defined()) return b;
@@ -248,6 +251,12 @@ void Shares::put_all() {
 }
 
 bool Shares::send(Caller caller) {
+  std::vector<RowGradient> all = exchange(caller);
+  const bool stepped = !all.empty() && apply(std::move(all), caller);
+  taken += stepped;
+  return stepped;
+}
+std::vector<RowGradient> Shares::exchange(Caller caller) {
   check_options(caller);
   if (options.sum == Sum::tree && leaves != expected() && leaves != 0)
     fail<Error>(caller, own_name, "micro-batches", to_text(expected()) + " on this rank in a step",
@@ -263,8 +272,55 @@ bool Shares::send(Caller caller) {
   used.clear();
   weight = 0;
   leaves = 0;
-  return fields.weight > 0 && apply(means(fields, std::move(rows), caller), caller);
+  return fields.weight > 0 ? means(fields, std::move(rows), caller) : std::vector<RowGradient>();
 }
+
+bool Shares::is_step(const std::vector<RowGradient>& gradients) const {
+  return partials.empty() && options.sum != Sum::tree && !options.scaler && !world.state().parts &&
+         std::none_of(gradients.begin(), gradients.end(),
+                      [](auto& each) { return each.rows.defined(); });
+}
+void Shares::step_in_trace(std::vector<RowGradient> gradients, double own_weight, Caller caller) {
+  std::vector<Tensor> given;
+  std::vector<std::int64_t> which;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].values.defined()) continue;
+    given.push_back(gradients[i].values);
+    which.push_back(static_cast<std::int64_t>(i));
+  }
+  if (given.empty()) given.push_back(zeros({}, {}, caller));  // an op has an input
+  std::vector<RowGradient> means;
+  {
+    const RecordingPause no_records(Context::here());
+    for (const Tensor& each :
+         call_op_all(exchange_name, Operands(given, caller),
+                     {{"replicas", number()}, {"variables", which}, {"weight", own_weight}}))
+      means.push_back({each});
+  }
+  apply(std::move(means), caller);
+}
+namespace {
+Tensors run_exchange(const OpCall& call) {
+  tell_interceptors("it calls DataParallel");  // so this op is one step, whatever it reads
+  Shares* const shares = Shares::find(call.integer("replicas"));
+  if (!shares)
+    fail<Error>(call.caller(), own_name, "replicas", "a DataParallel that lives", "none");
+  std::vector<RowGradient> own(shares->variables().size());
+  const std::vector<std::int64_t>& which = call.integers("variables");
+  for (std::size_t i = 0; i < call.input_count() && i < which.size(); ++i)
+    own[static_cast<std::size_t>(which[i])].values = call.input(i);
+  shares->add(std::move(own), call.real("weight"), call.caller());
+  std::vector<RowGradient> means = shares->exchange(call.caller());
+  if (!shares->sparse.empty())
+    fail<Error>(call.caller(), own_name, "gradients in a trace", "dense ones on all ranks",
+                "rows of \"" + shares->variables()[shares->sparse[0]].name() + "\" on some rank");
+  ++shares->taken;
+  std::vector<Tensor> results;
+  for (RowGradient& each : means) results.push_back(std::move(each.values));
+  return results;
+}
+}  // namespace
+void register_exchange() { register_op(exchange_name, run_exchange); }
 
 /// The mean of all ranks. Throws for a Variable that none has used.
 std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<RowGradient> rows,
@@ -304,15 +360,11 @@ bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {
     whole.step(gradients, caller);
     return true;
   };
-  bool stepped;
   if (const World* const ranks = world.state().parts.get()) {
     ranks->state().step = step;
     Parts whole(*ranks, *optimizer);
-    stepped = step_by(whole);
-  } else {
-    stepped = step_by(*optimizer);
+    return step_by(whole);
   }
-  taken += stepped;
-  return stepped;
+  return step_by(*optimizer);
 }
 }  // namespace reel::dist::detail

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lib/dist/buckets.hpp"
+#include "lib/dist/numbered.hpp"
 #include "lib/dist/owners.hpp"
 #include "lib/dist/send.hpp"
 
@@ -19,7 +20,7 @@ struct Partial {
 };
 
 /// What a DataParallel has inside.
-struct Shares {
+struct Shares : Numbered<Shares> {
   Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
       : world(of),
         optimizer(&own),
@@ -42,6 +43,12 @@ struct Shares {
                                         bool sends);
   void add(std::vector<RowGradient> gradients, double weight, Caller caller);
   bool send(Caller caller);
+  /// Sends what was added. The mean gradients of all ranks; none if no rank had examples.
+  std::vector<RowGradient> exchange(Caller caller);
+  /// A step in a trace: an op exchanges the gradients, whose messages are those of an eager step.
+  /// False if these options or gradients cannot be a step of a trace.
+  bool is_step(const std::vector<RowGradient>& gradients) const;
+  void step_in_trace(std::vector<RowGradient> gradients, double weight, Caller caller);
   void fix_layout(Caller caller);
   void begin(Caller caller);
   void put_all();

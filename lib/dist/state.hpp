@@ -13,6 +13,7 @@
 #include <reel/dist/world.hpp>
 
 #include "lib/dist/board.hpp"
+#include "lib/dist/numbered.hpp"
 #include "lib/table/engine.hpp"
 
 namespace reel::dist {
@@ -20,18 +21,14 @@ class LocalGroup;
 }
 namespace reel::dist::detail {
 class Lane;
-struct WorldState {
+struct WorldState : Numbered<WorldState> {
   WorldState(EngineTable engine, std::shared_ptr<Board> board, WorldOptions options);
   ~WorldState();
-  /// The World with this number, null if it has ended.
-  static WorldState* find(std::int64_t number);
   /// Writes why, and ends this process, and the others as far as MPI can.
   [[noreturn]] void end_all();
   /// Makes the device's engine. -1: the GPU is that of the number of this rank on its host.
   void open_device(int index, Caller caller);
   std::int64_t references = 1;
-  std::int64_t number = 0;  // in this process, not 0
-  WorldState* next = nullptr;
   EngineTable engine;
   double timeout;
   std::shared_ptr<Board> shared_board;  // of all ranks that are threads

@@ -21,14 +21,11 @@
 #include "lib/dist/send.hpp"
 #include "lib/dist/state.hpp"
 #include "lib/dist/watchdog.hpp"
-#include "lib/pool/process.hpp"
 #include "lib/table/backend.hpp"
 
 namespace reel::dist {
 namespace detail {
 namespace {
-/// All that live. Guarded by Lock::registration.
-constinit WorldState* worlds = nullptr;
 /// So long may MPI take to end the other ranks.
 constexpr unsigned abort_seconds = 2;
 
@@ -55,25 +52,9 @@ WorldState::WorldState(EngineTable table, std::shared_ptr<Board> of, WorldOption
       timeout(options.timeout.value),
       shared_board(std::move(of)),
       board(*shared_board) {
-  register_step();
-  static constinit std::int64_t last = 0;
-  const Locked held(Lock::registration);
-  number = ++last;
-  next = std::exchange(worlds, this);
-}
-WorldState* WorldState::find(std::int64_t number) {
-  const Locked held(Lock::registration);
-  WorldState* found = worlds;
-  while (found && found->number != number) found = found->next;
-  return found;
+  register_steps();
 }
 WorldState::~WorldState() {
-  {
-    const Locked held(Lock::registration);
-    WorldState** link = &worlds;
-    while (*link != this) link = &(*link)->next;
-    *link = next;
-  }
   delete device;
   delete main;
   if (!engine.run || process != ::getpid()) return;

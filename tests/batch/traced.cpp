@@ -62,7 +62,9 @@ TEST_CASE("a batch of a traced function is replayed") {
                  some_inputs());
   check_replayed(
       [&](const Tensor& x) {
-        return concat(batched(three, [&](int i) { return stop_gradient(x.reshape({1, 2}))(0) * i; }));
+        return concat(batched(three, [&](int i) {
+          return stop_gradient(x.reshape({1, 2}))(0) * i;
+        }));
       },
       some_inputs());
 }
@@ -158,8 +160,9 @@ TEST_CASE("a batch that draws random numbers runs eagerly in a traced function, 
   const Variable w("w", ones({4}));
   for (const bool from_shape : {false, true}) {
     auto traced = trace([&](const Tensor& x) {
-      return concat(batched(
-          three, [&](int) { return from_shape ? w * x + random::uniform({4}) : dropout(w * x, 0.5); }));
+      return concat(batched(three, [&](int) {
+        return from_shape ? w * x + random::uniform({4}) : dropout(w * x, 0.5);
+      }));
     });
     std::vector<std::vector<float>> seen;
     const std::string said = on_stderr([&] {
@@ -193,8 +196,7 @@ TEST_CASE("an example that throws ends the call of a traced function") {
   });
   for (int i = 0; i < 5; ++i) {
     CHECK_THROWS_WITH(traced(full({2}, 6)), "example 1");
-    CHECK(traced(full({2}, i)).to_vector<float>() ==
-          std::vector<float>(6, static_cast<float>(i)));
+    CHECK(traced(full({2}, i)).to_vector<float>() == std::vector<float>(6, static_cast<float>(i)));
   }
 }
 }  // namespace reel::tests

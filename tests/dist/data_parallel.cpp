@@ -475,25 +475,6 @@ TEST_CASE("an exception between steps of a rank reaches the others", "[cpu][dist
   }
 }
 
-TEST_CASE("a traced step with several ranks runs eagerly", "[cpu][dist]") {
-  const std::vector<float> one = alone(4);
-  dist::run_local(2, [&](World& world) {
-    seed(1);
-    Net net;
-    optim::SGD sgd(parameters(net), {.learning_rate = 0.1, .momentum = 0.9});
-    dist::DataParallel replicas(world, sgd);
-    auto step = trace([&](Tensor rows) {
-      GradientTape tape;
-      replicas.step(tape, cost(net, rows), {.examples = 6});
-    });
-    for (int k = 0; k < 4; ++k) {
-      const std::int64_t from = 6 * world.rank();
-      step(table(static_cast<std::uint64_t>(k))(range(from, from + 6)));
-    }
-    require(distance(weights(net), one) < 1e-6f, "traced");
-  });
-}
-
 TEST_CASE("options of DataParallel are checked", "[cpu][dist]") {
   World world;
   Variable w("w", ones({2}));

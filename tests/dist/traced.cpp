@@ -10,6 +10,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/error_text.hpp"
 
 namespace reel::tests {
 namespace {
@@ -85,6 +86,94 @@ TEST_CASE("ranks that capture, replay and check at different calls do not wait",
           }
         },
         {.timeout = 20});
+}
+
+namespace {
+struct Net {
+  nn::Linear a{3, 5, Activation::tanh}, b{5, 4, Activation::tanh}, head{4, 2};
+  Tensor operator()(const Tensor& x) const { return head(b(a(x))); }
+  REEL_FIELDS(a, b, head)
+};
+/// The weights after some steps, and how many DataParallel has counted. `traces` says from which
+/// call on a rank traces its steps.
+std::vector<float> trained(World& world, const dist::DataParallelOptions& options, int traces,
+                           bool branches = false) {
+  seed(11);
+  Net net;
+  optim::Adam adam(parameters(net), {.learning_rate = 0.02});
+  dist::DataParallel replicas(world, adam, options);
+  const auto step = [&](Tensor x) {
+    GradientTape tape;
+    // A rank may use other Variables than others.
+    const bool deep = !branches || bool(x(0, 0) > 0);
+    const Tensor y = deep ? net(x) : net.head(net.b(net.a(stop_gradient(x)) * 0.5));
+    replicas.step(tape, mean(square(y - 0.3)), {.examples = 1 + world.rank()});
+  };
+  auto traced = trace(step);
+  for (int call = 0; call < 14; ++call) {
+    if (call % 5 == 4 && world.rank() == 1) {  // without data
+      replicas.join();
+      continue;
+    }
+    const Tensor x = data(world.rank(), call);
+    call >= traces ? traced(x) : step(x);
+  }
+  require(replicas.steps() == 14, "14 steps");
+  require(traces >= 14 || (traced.trace_count() > 0 &&
+                           traced.explain().find("runs eagerly") == std::string::npos),
+          traced.explain());
+  std::vector<float> all;
+  for (const Variable& x : parameters(net))
+    for (const float w : x.value().to_vector<float>()) all.push_back(w);
+  return all;
+}
+}  // namespace
+
+TEST_CASE("traced steps of DataParallel have the weights of eager steps", "[cpu][dist]") {
+  const dist::DataParallelOptions all[] = {
+      {},
+      {.bucket_bytes = 64},
+      {.bucket_bytes = 64, .sum = dist::Sum::ordered},
+      {.send_as = bfloat16},
+      {.clip_norm = 0.01},
+      {.shard_optimizer = true},
+  };
+  for (const auto& options : all)
+    for (const bool branches : {false, true})
+      dist::run_local(
+          3,
+          [&](World& world) {
+            const std::vector<float> eager = trained(world, options, 99, branches);
+            const int first =
+                static_cast<int>(world.rank()) * 2;  // ranks trace from other calls on
+            const std::vector<float> replayed = trained(world, options, first, branches);
+            for (std::size_t i = 0; i < eager.size(); ++i)
+              require(std::abs(eager[i] - replayed[i]) < 1e-6f, "weights of the eager run");
+          },
+          {.timeout = 20});
+}
+
+TEST_CASE("a replay in which no rank uses a Variable is a TapeError on all ranks", "[cpu][dist]") {
+  dist::run_local(
+      2,
+      [](World& world) {
+        const Variable w("w", ones({3})), u("u", ones({3}));
+        optim::SGD sgd({w, u}, {.learning_rate = 0.1});
+        dist::DataParallel replicas(world, sgd);
+        auto step = trace([&](Tensor x) {
+          GradientTape tape;
+          const Tensor y = w * x;
+          replicas.step(tape, sum(bool(x(0) > 0) ? y + u : y));
+        });
+        for (int call = 0; call < 12; ++call) {
+          const bool uses = world.rank() == 1 && call % 6 != 5;  // rank 0 never uses u
+          const float before = w.value()(0).item<float>();
+          const std::string text = error_text([&] { step(full({3}, uses ? 2 : -1)); });
+          require((text.find("none that depends on \"u\"") != text.npos) == (call % 6 == 5), text);
+          require((before == w.value()(0).item<float>()) == (call % 6 == 5), "w");
+        }
+      },
+      {.timeout = 20});
 }
 
 TEST_CASE("gradients of collectives are steps of a trace too", "[cpu][dist]") {
