@@ -81,8 +81,8 @@ void char_rnn_row(const char* name, std::int64_t steps, std::int64_t batch, std:
 
 int main() {
   set_num_threads(1);
-  fmt::print("{:32} {:>12} {:>8} {:>8} {:>8} {:>8}\n", "relative to eager", "eager", "profile", "NaN",
-             "all", "1 of 20");
+  fmt::print("{:32} {:>12} {:>8} {:>8} {:>8} {:>8}\n", "relative to eager", "eager", "profile",
+             "NaN", "all", "1 of 20");
   const Tensor x = full({16}, 0.1f);
   const Variable w("w", full({16}, 1.01f)), b("b", full({16}, 0.1f));
   row("chain of 100 ops with gradients", 2000, [&] {

@@ -5,6 +5,7 @@
 #include <reel/ops.hpp>
 #include <reel/tape.hpp>
 
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -78,18 +79,31 @@ Tensors run_step(const OpCall& call) {
 }  // namespace
 
 void register_steps() {
-  static const int once = (register_op(step_name, run_step), register_exchange(), 0);
-  static_cast<void>(once);
+  static constinit std::atomic<bool> collectives = false, exchanges = false;
+  const auto once = [](std::atomic<bool>& done, const auto& registers) {
+    if (done.exchange(true)) return;
+    try {
+      registers();
+    } catch (...) {
+      done = false;
+      throw;
+    }
+  };
+  once(collectives, [] { register_op(step_name, run_step); });
+  once(exchanges, [] { register_exchange(); });
 }
 /// In a trace the collective is a step. A replay runs it; a check takes the result that the replay
 /// had, and sends nothing.
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
                 const CallName& name, Caller caller) {
   WorldState& state = world.state();
-  Context& context = Context::here();
-  if (!context.interceptors) return send_now(x, shape, message, state, name, caller);
-  const RecordingPause no_records(context);
-  return call_op(step_name, {{x, caller}}, attributes_of(shape, message, state, name));
+  if (!is_intercepted()) return send_now(x, shape, message, state, name, caller);
+  Tensor result;
+  run_unrecorded([&] {
+    result =
+        call_op(step_name, {{{x, caller}}, caller}, attributes_of(shape, message, state, name));
+  });
+  return result;
 }
 void not_traced() {
   tell_interceptors("it calls a collective of several ranks that a trace cannot replay");

@@ -57,7 +57,7 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
     return stepped;
   }
   const auto weight = static_cast<double>(options.examples);
-  const bool traced = Context::here().interceptors;
+  const bool traced = is_intercepted();
   std::vector<RowGradient> own =
       shares.gradients_of(tape, loss, weight, !traced && shares.sends_early());
   if (traced && shares.is_step(own)) {
@@ -113,7 +113,7 @@ void Replicas::step(GradientList gradients, Caller caller) try {
   std::vector<RowGradient> own;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
-  if (Context::here().interceptors && shares_->is_step(own))
+  if (is_intercepted() && shares_->is_step(own))
     return shares_->step_in_trace(std::move(own), 1, caller);
   not_traced();
   shares_->add(std::move(own), 1, caller);

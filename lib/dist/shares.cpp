@@ -290,13 +290,12 @@ void Shares::step_in_trace(std::vector<RowGradient> gradients, double own_weight
   }
   if (given.empty()) given.push_back(zeros({}, {}, caller));  // an op has an input
   std::vector<RowGradient> means;
-  {
-    const RecordingPause no_records(Context::here());
+  run_unrecorded([&] {
     for (const Tensor& each :
          call_op_all(exchange_name, Operands(given, caller),
                      {{"replicas", number()}, {"variables", which}, {"weight", own_weight}}))
       means.push_back({each});
-  }
+  });
   apply(std::move(means), caller);
 }
 namespace {

@@ -46,6 +46,11 @@ bool run_outside(Context& context, Caller caller, std::string_view name,
   fail<Error>(caller, name, "f", "a call outside of vmap()", "one inside",
               "It would run without its own gradient.");
 }
+bool is_intercepted() { return Context::here().interceptors; }
+void run_unrecorded(const detail::Function<void()>& what) {
+  const RecordingPause pause(Context::here());
+  what();
+}
 void tell_interceptors(const char* what) {
   for (Interceptor* each = Context::here().interceptors; each; each = each->next)
     each->cannot_follow(what);

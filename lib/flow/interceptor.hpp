@@ -145,6 +145,10 @@ class SharingScope {
 /// returns true; inside of vmap() it throws Error.
 bool run_outside(Context& context, Caller caller, std::string_view name,
                  const detail::Function<void()>& what);
+/// Whether an interceptor of this thread, such as a trace, sees its ops.
+bool is_intercepted();
+/// Calls `what`, whose ops leave no records.
+void run_unrecorded(const detail::Function<void()>& what);
 /// Notifies the interceptors of this thread: see Interceptor::cannot_follow.
 void tell_interceptors(const char* what);
 /// Notifies interceptors and observers of this thread that C++ is about to ask a tensor for its

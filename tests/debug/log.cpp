@@ -61,7 +61,7 @@ TEST_CASE("a log has a line for each result") {
   const std::string text = content(path);
   CHECK(text.starts_with("reel log 2\n# reel on "));
   CHECK(has(text, "\nstep\tnumber\top\tline\tdtype\tshape\tlow\thigh\tnorm\thash\n"));
-  CHECK(has(text, "0\t1\tmultiply\tlog.cpp:75\tfloat32\t3\t-6\t4\t7.48331477\t53c63dacba03863f\n"));
+  CHECK(has(text, "0\t1\tmultiply\tlog.cpp:58\tfloat32\t3\t-6\t4\t7.48331477\t53c63dacba03863f\n"));
   CHECK(has(error_text([] { const debug::Log log("/nowhere/x.log"); }),
             "Log: path: expected a file that can be written, got \"/nowhere/x.log\""));
   std::filesystem::remove(path);
@@ -76,7 +76,7 @@ TEST_CASE("reel-diff names the first op that differs") {
   log_run(b, {.ulp_in_step = 2});
   const std::string ulp = diff(both);
   INFO(ulp);
-  CHECK(has(ulp, "first differs: step 1, #23 reshape at log.cpp:63"));
+  CHECK(has(ulp, "first differs: step 1, #23 reshape at log.cpp:46"));
   CHECK(has(ulp, "status 1"));
   CHECK(has(diff("--tolerance 1e-4 " + both), " 0 differ\nstatus 0"));
   CHECK(has(diff("--all " + both), "\ndiffers: step 2"));
