@@ -301,10 +301,15 @@ template <Needed needed>
       call.begin(), out = taken_over(context, x);
     else if (!(needs & 2) && reusable(y, b, dtype))
       call.begin(), out = taken_over(context, y);
-    else if ((out = allocate_like(context, dtype, *a)))
-      call.begin();
-    else
+    else if (!(out = allocate_like(context, dtype, *a)))
       return run(op, x, y);
+    else if constexpr (watched)
+      try {
+        call.begin();
+      } catch (...) {
+        release(out);
+        throw;
+      }
     Tensor result = Access::adopt(out);
     run_pass(pass, out->elements, inputs, 2, dtype, 0, out->data, dtype);
     call.end(&out, 1);
