@@ -390,8 +390,10 @@ std::string Tracer::escaped(std::span<const Tensor> results, std::span<const Ten
     if (x.defined()) known[Access::body(x)] += 2;  // one in the result, one in this list
   for (const Variable& variable : capture_.variables)
     ++known[Access::body(Access::cell(variable).value)];
-  for (const UserCall& call : known_calls_)
+  for (const UserCall& call : known_calls_) {
+    std::for_each(call.inputs.begin(), call.inputs.end(), hold);
     std::for_each(call.results.begin(), call.results.end(), hold);
+  }
   for (const Start& start : starts_) {
     ++known[Access::body(start.value)];
     ++known[Access::body(start.stand_in)];
