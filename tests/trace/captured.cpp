@@ -259,46 +259,6 @@ TEST_CASE("what changes beside the values of a function does not keep it from be
   CHECK(runs < 100);
 }
 
-TEST_CASE("a list is no state because of what lies behind it on the heap", "[cpu]") {
-  if (sanitized) SKIP("a sanitizer places no block behind another one");
-  // The end of a list is a pointer to what follows it: often the size of the next block of
-  // malloc().
-  static int runs;
-  static void* behind;
-  const auto count = [] {
-    runs = 0;
-    for (std::size_t n = 1; n <= 8; ++n) {
-      std::vector<std::vector<double>> others;  // until a block lies directly behind a list
-      std::vector<double> numbers(n, 2.0);
-      behind = nullptr;
-      const auto distance = [&] {
-        return static_cast<char*>(behind) - reinterpret_cast<char*>(numbers.data());
-      };
-      while (!behind || distance() < 0 || distance() > 8 * static_cast<std::ptrdiff_t>(n) + 32) {
-        std::free(behind);
-        others.push_back(std::exchange(numbers, std::vector<double>(n, 2.0)));
-        REQUIRE(others.size() < 10'000);
-        behind = std::malloc(2000);
-      }
-      // free() of so many bytes changes the size of the block.
-      const auto traced = trace(
-          [numbers = std::move(numbers)](Tensor x) {
-            ++runs;
-            std::free(std::exchange(behind, nullptr));
-            return x * numbers[0];
-          },
-          {.verify = 0});
-      for (int i = 0; i < 3; ++i) CHECK(equal(traced(ones({2})), full({2}, 2.0f)));
-    }
-    return runs;
-  };
-  const int here = count();
-  int there = 0;
-  std::thread([&] { there = count(); }).join();  // a thread has a heap of its own
-  CHECK(here == 8);                              // captured in the first call
-  CHECK(there == 8);
-}
-
 TEST_CASE("captured memory that is gone is not read") {
   const std::size_t bytes = 1 << 16;
   void* const page =
