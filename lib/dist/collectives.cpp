@@ -79,7 +79,7 @@ Tensors run_step(const OpCall& call) {
 }  // namespace
 
 void register_steps() {
-  static constinit std::atomic<bool> collectives = false, exchanges = false;
+  static constinit std::atomic<bool> collectives = false, puts = false, ends = false;
   const auto once = [](std::atomic<bool>& done, const auto& registers) {
     if (done.exchange(true)) return;
     try {
@@ -90,7 +90,8 @@ void register_steps() {
     }
   };
   once(collectives, [] { register_op(step_name, run_step); });
-  once(exchanges, [] { register_exchange(); });
+  once(puts, register_put);
+  once(ends, register_finish);
 }
 /// In a trace the collective is a step. A replay runs it; a check takes the result that the replay
 /// had, and sends nothing.

@@ -14,6 +14,11 @@
 namespace reel::dist::detail {
 namespace {
 constexpr const char* const own_name = "DataParallel";
+
+bool has_no_rows(const std::vector<RowGradient>& gradients) {
+  return std::none_of(gradients.begin(), gradients.end(),
+                      [](const RowGradient& each) { return each.rows.defined(); });
+}
 }  // namespace
 
 Replicas::Replicas(const World& world, optim::Optimizer& optimizer,
@@ -57,15 +62,20 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
     return stepped;
   }
   const auto weight = static_cast<double>(options.examples);
-  const bool traced = is_intercepted();
-  std::vector<RowGradient> own =
-      shares.gradients_of(tape, loss, weight, !traced && shares.sends_early());
-  if (traced && shares.is_step(own)) {
-    shares.step_in_trace(std::move(own), weight, caller);
-    return true;
+  if (is_intercepted() && shares.is_traceable()) {
+    std::vector<Tensor> puts;
+    std::vector<RowGradient> own = shares.gradients_of(tape, loss, weight, false, &puts);
+    if (has_no_rows(own)) {
+      shares.finish_in_trace(puts, weight, caller);
+      return true;
+    }
+    not_traced();
+    shares.waiting.clear();
+    shares.add(std::move(own), weight, caller);
+    return shares.send(caller);
   }
   not_traced();
-  shares.add(std::move(own), weight, caller);
+  shares.add(shares.gradients_of(tape, loss, weight, shares.sends_early()), weight, caller);
   return shares.send(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(loss.caller(), own_name);
@@ -113,8 +123,12 @@ void Replicas::step(GradientList gradients, Caller caller) try {
   std::vector<RowGradient> own;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
-  if (is_intercepted() && shares_->is_step(own))
-    return shares_->step_in_trace(std::move(own), 1, caller);
+  if (is_intercepted() && shares_->is_traceable() && has_no_rows(own)) {
+    std::vector<Tensor> puts;
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i].values.defined()) puts.push_back(shares_->put_in_trace(i, own[i].values, caller));
+    return shares_->finish_in_trace(puts, 1, caller);
+  }
   not_traced();
   shares_->add(std::move(own), 1, caller);
   shares_->send(caller);

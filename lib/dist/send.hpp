@@ -16,7 +16,8 @@ Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const Worl
                 const CallName& name, Caller caller);
 /// Registers the ops that collectives and steps of DataParallel in a trace are.
 void register_steps();
-void register_exchange();
+void register_put();
+void register_finish();
 /// broadcast() without a gradient.
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
 /// The gradient of all of a Variable.

@@ -16,7 +16,7 @@
 namespace reel::dist::detail {
 namespace {
 constexpr const char* const own_name = "DataParallel";
-constexpr char exchange_name[] = "dist_exchange";
+constexpr char put_name[] = "dist_put", finish_name[] = "dist_finish";
 
 RowGradient added(const RowGradient& a, const RowGradient& b, const Variable& variable) {
   if (!a.values.defined()) return b;
@@ -145,7 +145,8 @@ void Shares::check_loss(const Operand& loss, StepOptions how) const {
 }
 
 std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand& loss,
-                                              double own_weight, bool sends) {
+                                              double own_weight, bool sends,
+                                              std::vector<Tensor>* puts) {
   const Caller caller = loss.caller();
   const Tensor x = loss.value();
   GradientOptions how{.unconnected = Unconnected::none};
@@ -155,29 +156,36 @@ std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand&
     how.upstream = broadcast_to(cast(factor, x.dtype()), x.shape());
   }
   std::vector<std::size_t> completed;
-  if (sends || !buckets) {
-    if (sends) {
-      begin(caller);
-    }
+  if (sends) begin(caller);
+  if (puts) {
     how.on_complete = [&](std::size_t i, Tensor gradient) {
-      if (!sends) {
-        completed.push_back(i);
-      } else if (buckets->has(i) && gradient.defined()) {
+      if (gradient.defined()) puts->push_back(put_in_trace(i, wide(gradient), caller));
+      return gradient;
+    };
+  } else if (sends) {
+    how.on_complete = [&](std::size_t i, Tensor gradient) {
+      if (buckets->has(i) && gradient.defined()) {
         buckets->put(i, gradient);
         early[i] = true;
         buckets->complete(i);
       }
       return gradient;
     };
+  } else if (!buckets) {
+    how.on_complete = [&](std::size_t i, Tensor gradient) {
+      completed.push_back(i);
+      return gradient;
+    };
   }
   std::vector<RowGradient> found = tape.row_gradients(loss, variables(), how);
-  if (!sends && !buckets) {
-    for (std::size_t i = variables().size(); i-- > 0;)  // those without a dense gradient last
-      if (std::find(completed.begin(), completed.end(), i) == completed.end())
-        completed.push_back(i);
-    order = std::move(completed);
-  }
+  if (!puts && !sends && !buckets) fix_order(std::move(completed));
   return found;
+}
+/// Variables without a dense gradient are last.
+void Shares::fix_order(std::vector<std::size_t> completed) {
+  for (std::size_t i = variables().size(); i-- > 0;)
+    if (std::find(completed.begin(), completed.end(), i) == completed.end()) completed.push_back(i);
+  order = std::move(completed);
 }
 
 void Shares::add(std::vector<RowGradient> gradients, double own_weight, Caller caller) {
@@ -275,51 +283,79 @@ std::vector<RowGradient> Shares::exchange(Caller caller) {
   return fields.weight > 0 ? means(fields, std::move(rows), caller) : std::vector<RowGradient>();
 }
 
-bool Shares::is_step(const std::vector<RowGradient>& gradients) const {
-  return partials.empty() && options.sum != Sum::tree && !options.scaler && !world.state().parts &&
-         std::none_of(gradients.begin(), gradients.end(),
-                      [](auto& each) { return each.rows.defined(); });
+bool Shares::is_traceable() const {
+  return partials.empty() && options.sum != Sum::tree && !options.scaler && !world.state().parts;
 }
-void Shares::step_in_trace(std::vector<RowGradient> gradients, double own_weight, Caller caller) {
-  std::vector<Tensor> given;
-  std::vector<std::int64_t> which;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].values.defined()) continue;
-    given.push_back(gradients[i].values);
-    which.push_back(static_cast<std::int64_t>(i));
-  }
-  if (given.empty()) given.push_back(zeros({}, {}, caller));  // an op has an input
-  std::vector<RowGradient> means;
+Tensor Shares::put_in_trace(std::size_t variable, const Tensor& gradient, Caller caller) {
+  Tensor put;
   run_unrecorded([&] {
-    for (const Tensor& each :
-         call_op_all(exchange_name, Operands(given, caller),
-                     {{"replicas", number()}, {"variables", which}, {"weight", own_weight}}))
-      means.push_back({each});
+    put = call_op(put_name, Operands({{gradient, caller}}, caller),
+                  {{"replicas", number()}, {"variable", static_cast<std::int64_t>(variable)}});
   });
-  apply(std::move(means), caller);
+  return put;
+}
+void Shares::finish_in_trace(const std::vector<Tensor>& puts, double own_weight, Caller caller) {
+  std::vector<RowGradient> all;
+  run_unrecorded([&] {
+    const Tensor none = zeros({}, {}, caller);  // an op has an input
+    for (const Tensor& each :
+         call_op_all(finish_name,
+                     puts.empty() ? Operands({{none, caller}}, caller) : Operands(puts, caller),
+                     {{"replicas", number()}, {"weight", own_weight}}))
+      all.push_back({each});
+  });
+  apply(std::move(all), caller);
+}
+void Shares::put_early(std::size_t i, const Tensor& gradient, Caller caller) {
+  used.resize(variables().size());
+  used[i] = true;
+  if (!sending && !sends_early()) return waiting.push_back({i, gradient});
+  if (!sending) begin(caller);
+  if (early[i]) check_unchanged(caller);  // throws
+  if (!buckets->has(i)) return waiting.push_back({i, gradient});
+  buckets->put(i, gradient);
+  early[i] = true;
+  buckets->complete(i);
+}
+std::vector<RowGradient> Shares::finish(double own_weight, Caller caller) {
+  std::vector<RowGradient> own(variables().size());
+  if (!buckets) {
+    std::vector<std::size_t> completed;
+    for (const auto& [i, gradient] : waiting) completed.push_back(i);
+    fix_order(std::move(completed));
+  }
+  for (auto& [i, gradient] : std::exchange(waiting, {})) own[i].values = std::move(gradient);
+  add(std::move(own), own_weight, caller);
+  std::vector<RowGradient> all = exchange(caller);
+  if (!sparse.empty())
+    fail<Error>(caller, own_name, "gradients in a trace", "dense ones on all ranks",
+                "rows of \"" + variables()[sparse[0]].name() + "\" on some rank");
+  ++taken;
+  return all;
 }
 namespace {
-Tensors run_exchange(const OpCall& call) {
+Shares& shares_of(const OpCall& call) {
   tell_interceptors("it calls DataParallel");  // so this op is one step, whatever it reads
   Shares* const shares = Shares::find(call.integer("replicas"));
   if (!shares)
     fail<Error>(call.caller(), own_name, "replicas", "a DataParallel that lives", "none");
-  std::vector<RowGradient> own(shares->variables().size());
-  const std::vector<std::int64_t>& which = call.integers("variables");
-  for (std::size_t i = 0; i < call.input_count() && i < which.size(); ++i)
-    own[static_cast<std::size_t>(which[i])].values = call.input(i);
-  shares->add(std::move(own), call.real("weight"), call.caller());
-  std::vector<RowGradient> means = shares->exchange(call.caller());
-  if (!shares->sparse.empty())
-    fail<Error>(call.caller(), own_name, "gradients in a trace", "dense ones on all ranks",
-                "rows of \"" + shares->variables()[shares->sparse[0]].name() + "\" on some rank");
-  ++shares->taken;
+  return *shares;
+}
+Tensors run_put(const OpCall& call) {
+  shares_of(call).put_early(static_cast<std::size_t>(call.integer("variable")), call.input(0),
+                            call.caller());
+  return zeros({}, {}, call.caller());
+}
+Tensors run_finish(const OpCall& call) {
+  static_cast<void>(call.input_count());
   std::vector<Tensor> results;
-  for (RowGradient& each : means) results.push_back(std::move(each.values));
+  for (RowGradient& each : shares_of(call).finish(call.real("weight"), call.caller()))
+    results.push_back(std::move(each.values));
   return results;
 }
 }  // namespace
-void register_exchange() { register_op(exchange_name, run_exchange); }
+void register_put() { register_op(put_name, run_put); }
+void register_finish() { register_op(finish_name, run_finish); }
 
 /// The mean of all ranks. Throws for a Variable that none has used.
 std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<RowGradient> rows,

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/dist/buckets.hpp"
@@ -38,17 +39,24 @@ struct Shares : Numbered<Shares> {
   void compare(Caller caller);
   void check_unchanged(Caller caller) const;
   void check_loss(const Operand& loss, StepOptions how) const;
-  /// The gradients of a loss, multiplied by its weight. With `sends`, buckets start meanwhile.
+  /// The gradients of a loss, multiplied by its weight. With `sends`, buckets start meanwhile. With
+  /// `puts`, steps of a trace put the gradients into the buckets.
   std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss, double weight,
-                                        bool sends);
+                                        bool sends, std::vector<Tensor>* puts = nullptr);
   void add(std::vector<RowGradient> gradients, double weight, Caller caller);
   bool send(Caller caller);
   /// Sends what was added. The mean gradients of all ranks; none if no rank had examples.
   std::vector<RowGradient> exchange(Caller caller);
-  /// A step in a trace: an op exchanges the gradients, whose messages are those of an eager step.
-  /// False if these options or gradients cannot be a step of a trace.
-  bool is_step(const std::vector<RowGradient>& gradients) const;
-  void step_in_trace(std::vector<RowGradient> gradients, double weight, Caller caller);
+  /// In a trace an op puts each gradient into its bucket as soon as it is complete, and another op
+  /// waits for the means. The messages are those of an eager step. Options that allow it:
+  bool is_traceable() const;
+  /// An op that puts a gradient, for finish_in_trace().
+  Tensor put_in_trace(std::size_t variable, const Tensor& gradient, Caller caller);
+  void finish_in_trace(const std::vector<Tensor>& puts, double weight, Caller caller);
+  /// What these ops do.
+  void put_early(std::size_t variable, const Tensor& gradient, Caller caller);
+  std::vector<RowGradient> finish(double weight, Caller caller);
+  void fix_order(std::vector<std::size_t> completed);
   void fix_layout(Caller caller);
   void begin(Caller caller);
   void put_all();
@@ -76,6 +84,8 @@ struct Shares : Numbered<Shares> {
   std::vector<std::size_t> sparse;  // Variables whose gradients are sent as rows
   std::unique_ptr<Buckets> buckets;
   std::vector<bool> early;  // what a bucket has already
+  // Gradients that a trace has put before the layout was fixed, or that are not sent early.
+  std::vector<std::pair<std::size_t, Tensor>> waiting;
   bool sending = false;
 };
 }  // namespace reel::dist::detail

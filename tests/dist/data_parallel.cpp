@@ -426,29 +426,41 @@ TEST_CASE("a rank that does not step is named with the bucket and its Variables"
 }
 
 TEST_CASE("a bucket is sent while the backward pass goes on", "[cpu][dist]") {
-  dist::run_local(2, [](World& world) {
-    Variable first("first", ones({100})), last("last", ones({100}));
-    optim::SGD sgd({first, last}, {.learning_rate = 1e-3});
-    dist::DataParallel replicas(world, sgd, {.bucket_bytes = 100});
-    const auto calls = [&](int rank) { return world.state().board.read(rank, 1).call; };
-    bool sent = false;
-    for (int step = 0; step < 3; ++step) {
-      GradientTape tape;
-      const auto f = custom_gradient([&, step](Tensor x) {
-        return std::pair{x * 2, [&, step](Tensor dy) -> Tensor {
-                           // Buckets of earlier steps, two each, and the first one of this step.
-                           const int expected = 2 * step + 1;
-                           for (int k = 0; step > 0 && k < 10'000 && !sent; ++k) {
-                             sent = calls(0) >= expected && calls(1) >= expected;
-                             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                           }
-                           return dy * 2;
-                         }};
-      });
-      replicas.step(tape, sum(f(first) * last));
-    }
-    require(sent, "the bucket of the last layer came before the gradient of the first");
+  // Where the gradient of x * 2 waits until the bucket of a later layer has come.
+  static thread_local std::function<void()> waits;
+  register_op("dist_late", [](const OpCall& call) { return call.input(0) * 2; });
+  register_op("dist_wait", [](const OpCall& call) {
+    waits();
+    return call.input(0) * (num_threads() > 0 ? 2 : 0);  // which makes the op one step of a trace
   });
+  register_gradient("dist_late",
+                    [](const OpCall&, Tensor dy) { return Tensors(call_op("dist_wait", {dy})); });
+  for (const bool is_traced : {false, true})
+    dist::run_local(2, [&](World& world) {
+      Variable first("first", ones({100})), last("last", ones({100}));
+      optim::SGD sgd({first, last}, {.learning_rate = 1e-3});
+      dist::DataParallel replicas(world, sgd, {.bucket_bytes = 100});
+      const auto calls = [&](int rank) { return world.state().board.read(rank, 1).call; };
+      int sent = 0, step = 0;
+      waits = [&] {
+        // Buckets of earlier steps, two each, and the first one of this step.
+        const int expected = 2 * step + 1;
+        bool came = false;
+        for (int k = 0; step > 0 && k < 10'000 && !came; ++k) {
+          came = calls(0) >= expected && calls(1) >= expected;
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        sent += came;
+      };
+      const auto f = [&](Tensor x) {
+        GradientTape tape;
+        replicas.step(tape, sum(call_op("dist_late", {first * x}) * last));
+      };
+      auto traced = trace(f, {.verify = 0});
+      for (; step < 4; ++step) is_traced ? traced(ones({100})) : f(ones({100}));
+      require(sent == 3, "the bucket of the last layer came before the gradient of the first");
+      require(!is_traced || traced.trace_count() == 1, "a trace");
+    });
 }
 
 TEST_CASE("an exception between steps of a rank reaches the others", "[cpu][dist]") {
