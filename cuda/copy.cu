@@ -100,6 +100,23 @@ __global__ void convert(Places<1> from, std::int64_t n, const From* __restrict__
   }
 }
 
+/// A conversion from or to int8 or int16. One kernel is for all pairs of dtypes, because all
+/// threads take the same branch.
+__global__ void convert_stored(Places<1> from, std::int64_t n, DType of_x, const void* x,
+                               DType of_y, void* y) {
+  for (std::int64_t i = first_index(); i < n; i += grid_step()) {
+    std::int64_t at[1];
+    from.find(i, at);
+    with_element(of_x, [&]<class From>(Type<From>) {
+      with_element(of_y, [&]<class To>(Type<To>) {
+        if constexpr (only_stored<From> || only_stored<To>)
+          static_cast<To*>(y)[i] =
+              formulas::converted<To>(static_cast<const in_memory<From>*>(x)[at[0]]);
+      });
+    });
+  }
+}
+
 KernelResult cast(const Call& call) {
   const Body& from = call.input(0);
   Body& to = call.output();
@@ -109,8 +126,13 @@ KernelResult cast(const Call& call) {
   if (from.dtype != to.dtype) {
     with_element(from.dtype, [&]<class From>(Type<From>) {
       with_element(to.dtype, [&]<class To>(Type<To>) {
-        queue.launch_for(from.elements, convert<in_memory<From>, To>, places, from.elements,
-                         from.as<in_memory<From>>(), to.as<To>());
+        if constexpr (only_stored<From> || only_stored<To>)
+          queue.launch_for(from.elements, convert_stored, places, from.elements, from.dtype,
+                           static_cast<const void*>(from.data), to.dtype,
+                           static_cast<void*>(to.data));
+        else
+          queue.launch_for(from.elements, convert<in_memory<From>, To>, places, from.elements,
+                           from.as<in_memory<From>>(), to.as<To>());
       });
     });
     return {};

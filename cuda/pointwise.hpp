@@ -124,7 +124,7 @@ void apply_formula(const Call& call) {
 /// The gate has already refused dtypes that the formula does not support.
 template <class F, class T>
 void apply_to(const Call& call) {
-  if constexpr (is_short_float<T>)
+  if constexpr (is_short_float<T> || only_stored<T>)
     __builtin_trap();
   else if constexpr (!requires { F::domain; })
     apply_formula<F, in_memory<T>, bool>(call);

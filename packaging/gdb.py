@@ -9,7 +9,7 @@ import gdb
 import gdb.printing
 
 DTYPES = [("bool", "?"), ("uint8", "B"), ("int32", "i"), ("int64", "q"), ("float32", "f"), ("float64", "d"),
-          ("float16", "e"), ("bfloat16", "H")]  # in the order of reel::DType
+          ("float16", "e"), ("bfloat16", "H"), ("int8", "b"), ("int16", "h")]  # in the order of reel::DType
 LIVE = 0x80  # a bit beside the kind of device
 
 

@@ -104,7 +104,7 @@ concept Managed = requires(M m) {
 /// aligned to its elements, or of bools with other bytes than 0 and 1, and where new tensors are
 /// made on another device (DeviceScope).
 ///
-/// Reads bool, uint8, int32, int64, float16, bfloat16, float32 and float64 with one lane, in the
+/// Reads bool, uint8, int8 to int64, float16, bfloat16, float32 and float64 with one lane, in the
 /// host's memory, with any strides, of DLPack 0 and 1. Throws DTypeError, DeviceError or ShapeError
 /// for others.
 template <detail::Managed M>

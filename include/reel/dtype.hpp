@@ -11,7 +11,8 @@
 
 namespace reel {
 /// The type of a tensor's elements. docs/guide/dtypes.md has a table of promotion. Ops compute
-/// float16 and bfloat16 in float32 and round the result once.
+/// float16 and bfloat16 in float32 and round the result once. int8 and int16 are for storage: ops
+/// that only move elements and comparisons take them, and others want a cast() first.
 enum class DType : std::uint8_t {
   boolean,
   uint8,
@@ -20,11 +21,13 @@ enum class DType : std::uint8_t {
   float32,
   float64,
   float16,
-  bfloat16
+  bfloat16,
+  int8,
+  int16
 };
 using enum DType;  // float32, int64, ... by their names alone
 /// How many dtypes there are.
-inline constexpr int dtype_count = 8;
+inline constexpr int dtype_count = 10;
 
 /// A C++ number: bool, an integer or a floating type; no enum, no pointer.
 template <class T>
@@ -33,16 +36,16 @@ concept Number = std::is_arithmetic_v<T>;
 template <class T>
 concept UnscopedEnum = std::is_enum_v<T> && std::is_convertible_v<T, std::int64_t>;
 
-/// A C++ type that a tensor can hold: bool, std::uint8_t, 32 and 64 bit signed integers, float,
+/// A C++ type that a tensor can hold: bool, std::uint8_t, signed integers of 8 to 64 bits, float,
 /// double, Float16, BFloat16.
 template <class T>
 concept Element = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t> ||
-    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, Float16> ||
-    std::is_same_v<T, BFloat16> ||
+    std::is_same_v<T, std::int8_t> || std::is_same_v<T, std::int16_t> || std::is_same_v<T, float> ||
+    std::is_same_v<T, double> || std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16> ||
     (std::is_integral_v<T>&& std::is_signed_v<T> && sizeof(T) >= 4 && !std::is_same_v<T, wchar_t>);
 
-/// The dtype of a C++ type. A number type that is not an Element, such as short, has the dtype of
-/// the next larger type that is.
+/// The dtype of a C++ type. A number type that is not an Element, such as unsigned short, has the
+/// dtype of the next larger type that is and in which ops compute.
 template <class T>
 requires Number<T> || Element<T>
 constexpr DType dtype_of() {
@@ -58,6 +61,10 @@ constexpr DType dtype_of() {
     return DType::float64;
   else if constexpr (std::is_unsigned_v<T> && sizeof(T) == 1)
     return DType::uint8;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return DType::int8;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return DType::int16;
   else if constexpr (sizeof(T) + std::is_unsigned_v<T> <= 4)
     return DType::int32;
   else
@@ -89,8 +96,12 @@ constexpr DTypeTraits traits_of(DType dtype) {
       return {2, true, true};
     case DType::bfloat16:
       return {2, true, true};
+    case DType::int8:
+      return {1, false, false};
+    case DType::int16:
+      return {2, false, false};
   }
-  return {0, true, false};
+  return {0, false, false};
 }
 constexpr bool counts_all_dtypes() {
   for (int i = 0; i < dtype_count; ++i)

@@ -22,6 +22,8 @@ REEL_API Variable make_live(Scalar value, DType dtype, Caller caller);
 template <Element T>
 requires Number<T>
 class Live {
+  static_assert(has_arithmetic(dtype_of<T>()), "ops compute in no int8 and int16: use an int");
+
  public:
   Live(T value, Caller caller = Caller::here())
       : number_(detail::make_live(value, dtype_of<T>(), caller)) {}

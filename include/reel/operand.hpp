@@ -21,11 +21,15 @@ class Live;
 
 /// A C++ number and its dtype. Every floating type gives float32. This includes double, because a
 /// literal such as 0.5 is a double even where float64 is not wanted. An integer too large for int64
-/// gives float32 too. real() keeps the double unrounded.
+/// gives float32 too, and a short gives int32, in which ops compute. real() keeps the double
+/// unrounded.
 class Scalar {
  public:
   template <Number T>
-  constexpr Scalar(T value) : dtype_(is_real(value) ? DType::float32 : dtype_of<T>()) {
+  constexpr Scalar(T value)
+      : dtype_(is_real(value)                  ? DType::float32
+               : has_arithmetic(dtype_of<T>()) ? dtype_of<T>()
+                                               : DType::int32) {
     if (is_real(value))
       real_ = static_cast<double>(value);
     else

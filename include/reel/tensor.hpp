@@ -120,7 +120,7 @@ class REEL_API Tensor {
   Tensor to(Device device, Caller caller = Caller::here()) const;
 
   /// The only element, as a C++ value. T is the type of the dtype, or one that holds each of its
-  /// numbers: double for bool, uint8, int32 and float32, std::int64_t for bool, uint8 and int32.
+  /// numbers: double for float32 and for integers of at most 32 bits, std::int64_t for integers.
   /// Throws DTypeError for another T, and ShapeError unless there is exactly one element.
   template <Element T>
   T item(Caller caller = Caller::here()) const {
@@ -372,8 +372,8 @@ Tensor tensor(const std::vector<T>& values, Caller caller = Caller::here()) {
   using E = detail::vector_element<Chosen, T>;
   static_assert(Element<E>,
                 "tensor(values) of a std::vector: there are dtypes for bool, std::uint8_t, "
-                "std::int32_t, std::int64_t, float, double, Float16 and BFloat16. Name one of them "
-                "for numbers of another type: tensor<std::int64_t>(values)");
+                "std::int8_t to std::int64_t, float, double, Float16 and BFloat16. Name one of "
+                "them for numbers of another type: tensor<std::int64_t>(values)");
   if constexpr (Element<E> && std::is_same_v<E, T> && !std::is_same_v<T, bool>) {
     return from_span(std::span<const T>(values), Shape({values.size()}, caller), caller);
   } else if constexpr (Element<E>) {

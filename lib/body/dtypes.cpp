@@ -11,9 +11,9 @@
 
 namespace reel {
 namespace {
-constexpr ByDType<const char*> type_names = {"bool",         "std::uint8_t", "std::int32_t",
-                                             "std::int64_t", "float",        "double",
-                                             "Float16",      "BFloat16"};
+constexpr ByDType<const char*> type_names = {
+    "bool",   "std::uint8_t", "std::int32_t", "std::int64_t", "float",
+    "double", "Float16",      "BFloat16",     "std::int8_t",  "std::int16_t"};
 }  // namespace
 
 std::string_view name_of(DType dtype) {
@@ -34,6 +34,10 @@ std::string_view name_of(DType dtype) {
       return "float16";
     case DType::bfloat16:
       return "bfloat16";
+    case DType::int8:
+      return "int8";
+    case DType::int16:
+      return "int16";
   }
   return "no dtype";
 }

@@ -33,9 +33,17 @@ constexpr decltype(auto) with_element(DType dtype, const F& f) {
       return f(Type<Float16>());
     case DType::bfloat16:
       return f(Type<BFloat16>());
+    case DType::int8:
+      return f(Type<std::int8_t>());
+    case DType::int16:
+      return f(Type<std::int16_t>());
   }
   __builtin_trap();
 }
+
+/// Whether elements of type T are stored and moved, and no op computes in them.
+template <class T>
+inline constexpr bool only_stored = !has_arithmetic(dtype_of<T>());
 
 /// The results of f(Type<T>()) for the element type of each dtype, in the order of DType.
 template <class V>

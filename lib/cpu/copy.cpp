@@ -126,23 +126,84 @@ void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
     convert_strided(x, step, y, n);
   }
 }
-void convert_all(Convert row, const CopyLoop& walk, const Body& from, Body& to) {
+template <class From>
+constexpr ByDType<Convert> convert_from = by_dtype<Convert>([]<class To>(Type<To>) -> Convert {
+  if constexpr (only_stored<To> || (std::is_same_v<From, To> && sizeof(To) > 1))
+    return nullptr;  // by way of int32, and never asked for
+  else
+    return convert<From, To>;
+});
+constexpr ByDType<const ByDType<Convert>*> conversions =
+    by_dtype<const ByDType<Convert>*>([]<class From>(Type<From>) -> const ByDType<Convert>* {
+      if constexpr (only_stored<From>)
+        return nullptr;
+      else
+        return &convert_from<in_memory<From>>;
+    });
+Convert conversion(DType from, DType to) { return (*conversions[from])[to]; }
+
+/// int8 or int16 as int32, which holds all their numbers.
+template <class From>
+void read_stored(const void* from, std::int64_t step, std::int32_t* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<const From*>(from)[i * step];
+}
+/// int32 as int8 or int16. Integers wrap around; a number that was cut off becomes the nearest end.
+template <class To>
+void write_stored(const std::int32_t* from, std::int64_t step, bool cut, void* to, std::int64_t n) {
+  constexpr std::int32_t most = static_cast<To>((1u << (sizeof(To) * 8 - 1)) - 1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int32_t x = from[i * step];
+    if (cut) x = x > most ? most : x < -most - 1 ? -most - 1 : x;
+    static_cast<To*>(to)[i] = static_cast<To>(x);
+  }
+}
+/// A row where either dtype is int8 or int16. A tile of int32 stands between the two.
+void convert_stored(DType from, const std::byte* x, std::int64_t step, DType to, std::byte* y,
+                    std::int64_t n) {
+  constexpr std::int64_t most = 512;
+  std::int32_t tile[most];
+  for (std::int64_t i = 0; i < n; i += most) {
+    const std::int64_t count = n - i < most ? n - i : most;
+    const void* between = x + i * step * size_of(from);
+    void* const out = y + i * size_of(to);
+    std::int64_t apart = step;
+    if (from != DType::int32) {
+      std::int32_t* const wide = to == DType::int32 ? static_cast<std::int32_t*>(out) : tile;
+      if (from == DType::int8)
+        read_stored<std::int8_t>(between, step, wide, count);
+      else if (from == DType::int16)
+        read_stored<std::int16_t>(between, step, wide, count);
+      else
+        conversion(from, DType::int32)(between, step, wide, count);
+      between = wide;
+      apart = 1;
+    }
+    const auto* const numbers = static_cast<const std::int32_t*>(between);
+    if (to == DType::int8)
+      write_stored<std::int8_t>(numbers, apart, is_floating(from), out, count);
+    else if (to == DType::int16)
+      write_stored<std::int16_t>(numbers, apart, is_floating(from), out, count);
+    else if (to != DType::int32)
+      conversion(DType::int32, to)(numbers, apart, out, count);
+  }
+}
+void convert_all(const CopyLoop& walk, const Body& from, Body& to) {
+  const bool stored = !has_arithmetic(from.dtype) || !has_arithmetic(to.dtype);
+  const Convert row = stored ? nullptr : conversion(from.dtype, to.dtype);
   const std::int64_t from_size = size_of(from.dtype), to_size = size_of(to.dtype);
   for_parts(walk, from.elements,
             [&](const CopyLoop& part, std::int64_t first, std::int64_t target) {
               const int last = part.rank - 1;
               for_each_row(part, 1, [&](std::int64_t source, std::int64_t place) {
-                row(from.data + (first + source) * from_size, part.from[last],
-                    to.data + (target + place) * to_size, part.lengths[last]);
+                const std::byte* const x = from.data + (first + source) * from_size;
+                std::byte* const y = to.data + (target + place) * to_size;
+                if (stored)
+                  convert_stored(from.dtype, x, part.from[last], to.dtype, y, part.lengths[last]);
+                else
+                  row(x, part.from[last], y, part.lengths[last]);
               });
             });
 }
-template <class From>
-constexpr ByDType<Convert> convert_from = by_dtype<Convert>([]<class To>(Type<To>) {
-  return convert<From, To>;
-});
-constexpr ByDType<const ByDType<Convert>*> conversions = by_dtype<const ByDType<Convert>*>(
-    []<class From>(Type<From>) { return &convert_from<in_memory<From>>; });
 
 KernelResult cast(const KernelCall& call) {
   const Body& input = call.input(0);
@@ -163,7 +224,7 @@ KernelResult cast(const KernelCall& call) {
   if (input.dtype == output.dtype)
     copy_elements(walk, input.elements, input.data, output.data, size_of(input.dtype));
   else
-    convert_all((*conversions[input.dtype])[output.dtype], walk, input, output);
+    convert_all(walk, input, output);
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};

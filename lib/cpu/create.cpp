@@ -86,7 +86,10 @@ void fill_as(const FillOptions& options, Body& output) {
 KernelResult fill(const KernelCall& call) {
   const auto& options = call.option<FillOptions>();
   Body& output = call.output();
-  with_element(output.dtype, [&]<class T>(Type<T>) { fill_as<T>(options, output); });
+  with_element(output.dtype, [&]<class T>(Type<T>) {
+    // The bits are those of uint8.
+    fill_as<std::conditional_t<std::is_same_v<T, std::int8_t>, std::uint8_t, T>>(options, output);
+  });
   return {};
 }
 constexpr NamedKernel kernels[] = {{"fill", fill}, {nullptr, nullptr}};

@@ -243,7 +243,7 @@ KernelResult gather(const KernelCall& call) {
           });
         });
   };
-  with_type(x.dtype, copy);
+  with_unit(size_of(x.dtype), copy);
   return positions.result();
 }
 

@@ -52,9 +52,10 @@ void put(const std::byte* part, std::int64_t elements, const Strides& strides,
     steps[axis] = slice.steps.data()[axis] * output.strides[axis];
   }
   const CopyLoop walk = walk_over(slice.lengths, strides, steps);
+  const int size = size_of(output.dtype);
+  if (!adds) return copy_elements(walk, elements, part, output.data + start * size, size);
   with_type(output.dtype, [&]<class T>(Type<T>) {
     T* const to = output.as<T>() + start;
-    if (!adds) return copy_elements(walk, elements, part, to, sizeof(T));
     for_parts(walk, elements, [&](const CopyLoop& some, std::int64_t source, std::int64_t target) {
       add_elements(some, reinterpret_cast<const T*>(part) + source, to + target,
                    output.dtype == DType::boolean);

@@ -340,7 +340,9 @@ inline constexpr bool computes<F> = F::domain != Domain::bits;
 template <class F, class T>
 constexpr Tile tile_of() {
   constexpr bool truth = std::is_same_v<T, bool>;
-  if constexpr (is_half(dtype_of<T>())) {
+  if constexpr (only_stored<T>) {
+    return nullptr;
+  } else if constexpr (is_half(dtype_of<T>())) {
     return nullptr;                                 // that of float32 is taken, see pass_among()
   } else if constexpr (!requires { F::domain; }) {  // a comparison
     return loop_tile<F, Stored<T>, bool>;

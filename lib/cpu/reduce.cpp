@@ -141,7 +141,7 @@ using Int = std::int64_t;
 template <class F>
 constexpr ByDType<Folds> folds_by_dtype(const F& f) {
   return by_dtype<Folds>([&]<class T>(Type<T>) {
-    if constexpr (is_short_float<T>)
+    if constexpr (is_short_float<T> || only_stored<T>)
       return Folds();
     else
       return f(Type<in_memory<T>>());
@@ -152,7 +152,10 @@ using SumOf = std::conditional_t<std::is_floating_point_v<T>, T, Int>;
 constexpr ByDType<Folds> sums = by_dtype<Folds>([]<class T>(Type<T>) {
   using X = in_memory<T>;
   using A = std::conditional_t<is_short_float<X>, float, SumOf<X>>;
-  return folds_of<Sum<A>, A, X>;
+  if constexpr (only_stored<T>)
+    return Folds();
+  else
+    return folds_of<Sum<A>, A, X>;
 });
 constexpr ByDType<Folds> products =
     folds_by_dtype([]<class T>(Type<T>) { return folds_of<Product<SumOf<T>>, SumOf<T>, T>; });

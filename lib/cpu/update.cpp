@@ -69,7 +69,7 @@ KernelResult assign(const KernelCall& call) {
               });
   };
   if constexpr (change == Change::replace)
-    with_type(output.dtype, assign_to);
+    with_unit(size_of(output.dtype), assign_to);
   else
     with_arithmetic(output.dtype, assign_to);
   return {};

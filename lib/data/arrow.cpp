@@ -134,9 +134,9 @@ class ColumnReader {
       case 'C':
         return numbers<std::uint8_t, std::uint8_t>(validity, DType::uint8);
       case 'c':
-        return numbers<std::int8_t, std::int32_t>(validity, DType::int32);
+        return numbers<std::int8_t, std::int8_t>(validity, DType::int8);
       case 's':
-        return numbers<std::int16_t, std::int32_t>(validity, DType::int32);
+        return numbers<std::int16_t, std::int16_t>(validity, DType::int16);
       case 'S':
         return numbers<std::uint16_t, std::int32_t>(validity, DType::int32);
       case 'i':

@@ -49,9 +49,7 @@ Tensor read_idx(const std::string& path, Caller caller) try {
     io::InputBytes bytes(input);
     x = read_array(bytes, size, input);
     const auto head = 4 + 4 * static_cast<std::uint64_t>(x.rank());
-    // The dtype of the tensor may be wider than that of the file.
-    input.read(2, start, 1);
-    if (size != head + static_cast<std::uint64_t>(x.size()) * dtype_of_code(start[0])->bytes)
+    if (size != head + static_cast<std::uint64_t>(x.size() * size_of(x.dtype())))
       input.fail("a file as long as its shape says", "a longer one");
   }
   return on_current_device(x, caller);

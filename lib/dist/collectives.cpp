@@ -128,7 +128,7 @@ Message reduce_message(Kind kind, Reduce op, DType dtype, std::int64_t count) {
 }
 void check_dtype(const char* op, const Tensor& x, Reduce how, Caller caller) {
   const DType dtype = x.dtype();
-  if (dtype == DType::boolean || dtype == DType::uint8)
+  if (size_of(dtype) == 1 || !has_arithmetic(dtype))
     fail<DTypeError>(caller, op, "x", "int32, int64 or a floating dtype", name_of(dtype),
                      "cast(x, int32) converts it.");
   if (how == Reduce::mean && !is_floating(dtype))

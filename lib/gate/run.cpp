@@ -55,7 +55,8 @@ template <int N>
     else if (bodies[i]->dtype != first->dtype)
       return false;
   }
-  return !first || op.promote != Promote::floating || is_floating(first->dtype);
+  if (!first || op.promote == Promote::numeric) return true;
+  return op.promote == Promote::exact ? has_arithmetic(first->dtype) : is_floating(first->dtype);
 }
 
 /// Adds the record of a direct call, for the tapes that watch its inputs.

@@ -15,7 +15,7 @@ class Archive {
     std::string name;
     DType dtype;
     Shape shape;
-    std::string_view file_dtype = {};  // if it is not that of the Tensor: "int16"
+    std::string_view file_dtype = {};  // if it is not that of the Tensor: "uint16"
   };
   Archive() = default;
   virtual ~Archive() = default;

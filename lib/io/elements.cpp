@@ -17,10 +17,10 @@ constexpr FileDType dtypes[] = {{"bool", 1, DType::boolean},    {"uint8", 1, DTy
                                 {"int32", 4, DType::int32},     {"int64", 8, DType::int64},
                                 {"float16", 2, DType::float16}, {"bfloat16", 2, DType::bfloat16},
                                 {"float32", 4, DType::float32}, {"float64", 8, DType::float64},
-                                {"int8", 1, DType::int32},      {"int16", 2, DType::int32},
+                                {"int8", 1, DType::int8},       {"int16", 2, DType::int16},
                                 {"uint16", 2, DType::int32},    {"uint32", 4, DType::int64},
                                 {"uint64", 8, DType::int64}};
-static_assert(std::size(dtypes) == dtype_count + 5);
+static_assert(std::size(dtypes) == dtype_count + 3);
 
 template <class T>
 void swap_bytes(void* elements, std::size_t count) {
@@ -46,8 +46,6 @@ void widen(void* block, std::size_t count) {
   }
 }
 void widen(const FileDType& type, void* block, std::size_t count) {
-  if (type.name == "int8") widen<std::int8_t, std::int32_t>(block, count);
-  if (type.name == "int16") widen<std::int16_t, std::int32_t>(block, count);
   if (type.name == "uint16") widen<std::uint16_t, std::int32_t>(block, count);
   if (type.name == "uint32") widen<std::uint32_t, std::int64_t>(block, count);
 }

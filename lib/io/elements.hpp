@@ -16,7 +16,7 @@ namespace reel::io {
 /// ours, else the narrowest of ours with all its values. Values of uint64 above 2^63 - 1 are
 /// refused.
 struct FileDType {
-  std::string_view name;  // "int16"
+  std::string_view name;  // "uint16"
   std::uint8_t bytes;     // of an element in the file
   DType dtype;
   /// The name, if it is no dtype of ours.

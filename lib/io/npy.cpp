@@ -29,7 +29,7 @@ constexpr Description descriptions[] = {{"b1", "bool"},    {"u1", "uint8"},   {"
                                         {"i8", "int64"},   {"f2", "float16"}, {"f4", "float32"},
                                         {"f8", "float64"}, {"i1", "int8"},    {"i2", "int16"},
                                         {"u2", "uint16"},  {"u4", "uint32"},  {"u8", "uint64"}};
-static_assert(std::size(descriptions) == dtype_count + 4);
+static_assert(std::size(descriptions) == dtype_count + 2);
 
 /// Null if no Tensor can hold it. The mark of the byte order may be left out.
 const FileDType* dtype_described(std::string_view text) {

@@ -20,12 +20,12 @@ constexpr std::uint64_t most_header = 100'000'000;  // bytes, as in the format's
 constexpr std::string_view index_ending = ".index.json", ending = ".safetensors";
 
 /// In the order of DType.
-constexpr std::string_view dtype_names[] = {"BOOL", "U8",  "I32", "I64",
-                                            "F32",  "F64", "F16", "BF16"};
+constexpr std::string_view dtype_names[] = {"BOOL", "U8",  "I32",  "I64", "F32",
+                                            "F64",  "F16", "BF16", "I8",  "I16"};
 static_assert(std::size(dtype_names) == dtype_count);
 /// Dtypes that are read into wider ones.
 constexpr std::pair<std::string_view, std::string_view> narrow_names[] = {
-    {"I8", "int8"}, {"I16", "int16"}, {"U16", "uint16"}, {"U32", "uint32"}, {"U64", "uint64"}};
+    {"U16", "uint16"}, {"U32", "uint32"}, {"U64", "uint64"}};
 
 std::string quoted(std::string_view name) { return "\"" + escaped(name.substr(0, 100)) + "\""; }
 

@@ -140,6 +140,7 @@ constinit Op where_op{.name = "where",
                       .promoted = 0b110,
                       .needs = {{0, need_input(0), need_input(0)}},
                       .fusion = Fusion::pointwise,
+                      .moves = true,
                       .samples = where_samples,
                       .argument_names = "condition, x, y"};
 

@@ -48,6 +48,7 @@ void take_shape(Inference& call) {
 }
 void scatter_shape(Inference& call) {
   const auto& option = call.option<UnTakeOptions>();
+  require_arithmetic(call, 0);
   require_axis(call, option.shape, option.axis);
   require_integer(call, 1);
   const Shape expected = taken_shape(call, option.shape, call.input(1).shape, option.axis);
@@ -77,6 +78,7 @@ void gather_shape(Inference& call) {
 }
 void scatter_elements_shape(Inference& call) {
   const auto& option = call.option<UnTakeOptions>();
+  require_arithmetic(call, 0);
   require_axis(call, option.shape, option.axis);
   require_integer(call, 1);
   require_inside(call, option.shape, call.input(1).shape, option.axis);

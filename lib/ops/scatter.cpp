@@ -24,6 +24,7 @@ void scatter_select_shape(Inference& call) {
   const std::int64_t axis = call.option<AxisOptions>().axis;
   normal_axis(call.op, axis, x.rank(), call.caller);
   require_integer(call, 2);
+  if (!call.op.moves) require_arithmetic(call, 0);
   if (const DType dtype = call.input(0).dtype; !call.op.moves && size_of(dtype) == 1)
     fail<DTypeError>(call.caller, call.op.name, "x", "int32, int64 or a floating dtype",
                      name_of(dtype));
@@ -109,7 +110,8 @@ Tensor select(Op& op, std::string_view name, const Operand& x, const Operand& in
     const AxisOptions place{normal_axis(op, axis, shape_of(op, x).rank(), x.caller())};
     require_dtype(name, x, updates);
     const DType common = promoted(dtype_of(op, x), dtype_of(op, updates, 1));
-    if (op.moves || size_of(common) > 1) return run(op, {x, updates, indices}, place);
+    if (op.moves || size_of(common) > 1 || !has_arithmetic(common))
+      return run(op, {x, updates, indices}, place);
     // GPUs have no atomic operations on single bytes.
     const Tensor wide_x = cast(x, DType::int32), wide_updates = cast(updates, DType::int32);
     return cast(run(op, {wide_x, wide_updates, indices}, place), common);
@@ -197,7 +199,7 @@ Tensor segment_extreme(const Tensor& x, const Tensor& ids, const Shape& segments
   const auto start = [&]() -> Tensor {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (is_floating(dtype)) return full(segments, largest ? -infinity : infinity, dtype);
-    if (dtype == DType::boolean) return full(segments, !largest);
+    if (dtype == DType::boolean || !has_arithmetic(dtype)) return full(segments, !largest);
     return kernels::with_integers(dtype, [&]<class T>(Type<T>) {
       using Limits = std::numeric_limits<T>;
       return full(segments, static_cast<std::int64_t>(largest ? Limits::min() : Limits::max()),

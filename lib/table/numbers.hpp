@@ -36,10 +36,15 @@ inline constexpr bool is_short_float<BFloat16> = true;
 template <class T>
 inline constexpr bool is_real = std::is_floating_point_v<T> || is_short_float<T>;
 
-/// Calls f(Type<T>()) for the type in memory of a dtype's elements.
+/// Calls f(Type<T>()) for the type in memory of the elements of a dtype that is not only stored.
 template <class F>
 constexpr auto with_type(DType dtype, const F& f) {
-  return with_element(dtype, [&]<class T>(Type<T>) { return f(Type<in_memory<T>>()); });
+  return with_element(dtype, [&]<class T>(Type<T>) {
+    if constexpr (only_stored<T>)
+      __builtin_trap();
+    else
+      return f(Type<in_memory<T>>());
+  });
 }
 // The gate refuses dtypes without arithmetic, and shape rules what is no integer or no
 // floating dtype where ops want one. So the last lines of what follows are never reached.
@@ -77,6 +82,8 @@ KernelResult with_floating(DType dtype, const F& f) {
     case DType::int64:
     case DType::float16:
     case DType::bfloat16:
+    case DType::int8:
+    case DType::int16:
       break;
   }
   __builtin_trap();
@@ -96,6 +103,8 @@ constexpr auto with_integers(DType dtype, const F& f) {
     case DType::float64:
     case DType::float16:
     case DType::bfloat16:
+    case DType::int8:
+    case DType::int16:
       break;
   }
   __builtin_trap();

@@ -15,12 +15,14 @@ namespace reel {
 namespace {
 /// Rows and columns in the order of DType.
 constexpr auto b1 = DType::boolean, u1 = DType::uint8, i4 = DType::int32, i8 = DType::int64,
-               f4 = DType::float32, f8 = DType::float64, f2 = DType::float16, b2 = DType::bfloat16;
+               f4 = DType::float32, f8 = DType::float64, f2 = DType::float16, b2 = DType::bfloat16,
+               i1 = DType::int8, i2 = DType::int16;
 constexpr DType promotions[][dtype_count] = {
-    {b1, u1, i4, i8, f4, f8, f2, b2}, {u1, u1, i4, i8, f4, f8, f2, b2},
-    {i4, i4, i4, i8, f4, f8, f2, b2}, {i8, i8, i8, i8, f4, f8, f2, b2},
-    {f4, f4, f4, f4, f4, f8, f4, f4}, {f8, f8, f8, f8, f8, f8, f8, f8},
-    {f2, f2, f2, f2, f4, f8, f2, f4}, {b2, b2, b2, b2, f4, f8, f4, b2}};
+    {b1, u1, i4, i8, f4, f8, f2, b2, i1, i2}, {u1, u1, i4, i8, f4, f8, f2, b2, i2, i2},
+    {i4, i4, i4, i8, f4, f8, f2, b2, i4, i4}, {i8, i8, i8, i8, f4, f8, f2, b2, i8, i8},
+    {f4, f4, f4, f4, f4, f8, f4, f4, f4, f4}, {f8, f8, f8, f8, f8, f8, f8, f8, f8, f8},
+    {f2, f2, f2, f2, f4, f8, f2, f4, f2, f2}, {b2, b2, b2, b2, f4, f8, f4, b2, b2, b2},
+    {i1, i2, i4, i8, f4, f8, f2, b2, i1, i2}, {i2, i2, i4, i8, f4, f8, f2, b2, i2, i2}};
 static_assert(std::size(promotions) == dtype_count);
 static_assert(
     [] {
@@ -90,6 +92,7 @@ std::optional<DType> exact_dtype(const Op& op, std::span<const Operand> operands
   // Only a floating tensor rounds a number with a fraction to its own precision.
   if (is_floating(common) && !is_floating(Largest(op, operands, bodies).tensor))
     common = DType::float64;
+  if (!has_arithmetic(common)) common = DType::int32;
   const auto keeps = [&](std::size_t i) {
     if (!bodies[i]) return holds(common, operands[i].scalar());
     const DType dtype = bodies[i]->dtype;

@@ -26,15 +26,16 @@ void fail_floating(const Inference& call, int i) {
 
 void fail_arithmetic(const Op& op, const Text& argument, DType dtype, Caller caller) {
   fail<DTypeError>(caller, op.name, argument, "a dtype with arithmetic", name_of(dtype),
-                   "Convert it first: x.to(DType::float32).");
+                   "Convert it first: x.to(DType::int32) or x.to(DType::float32).");
 }
 
 void require_integer(const Inference& call, int i, const char* argument) {
   const DType dtype = call.input(i).dtype;
-  if (dtype != DType::boolean && !is_floating(dtype)) return;
+  if (has_arithmetic(dtype) && dtype != DType::boolean && !is_floating(dtype)) return;
   fail<DTypeError>(call.caller, call.op.name, argument ? argument : argument_name(call.op, i),
                    "uint8, int32 or int64", name_of(dtype),
                    dtype == DType::boolean ? "To choose by truth values use where(condition, x, y)."
+                   : !is_floating(dtype)   ? "Convert it first: x.to(DType::int32)."
                                            : "Convert it first: x.to(DType::int64). x / y of "
                                              "integers is float32; floor_divide(x, y) is not.");
 }

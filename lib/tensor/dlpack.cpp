@@ -22,7 +22,8 @@ using dlpack::DataType;
 constexpr DataType types[] = {{dlpack::code_bool, 8, 1},   {dlpack::code_uint, 8, 1},
                               {dlpack::code_int, 32, 1},   {dlpack::code_int, 64, 1},
                               {dlpack::code_float, 32, 1}, {dlpack::code_float, 64, 1},
-                              {dlpack::code_float, 16, 1}, {dlpack::code_bfloat, 16, 1}};
+                              {dlpack::code_float, 16, 1}, {dlpack::code_bfloat, 16, 1},
+                              {dlpack::code_int, 8, 1},    {dlpack::code_int, 16, 1}};
 static_assert(std::size(types) == dtype_count);
 
 std::string text_of(DataType type) {
@@ -39,7 +40,7 @@ DType dtype_of(DataType type, Caller caller) {
     if (types[i].code == type.code && types[i].bits == type.bits && type.lanes == 1)
       return static_cast<DType>(i);
   fail<DTypeError>(caller, "from_dlpack", "dtype",
-                   "bool, uint8, int32, int64, float16, bfloat16, float32 or float64",
+                   "bool, uint8, int8 to int64, float16, bfloat16, float32 or float64",
                    text_of(type), "Convert the array before it is exported.");
 }
 

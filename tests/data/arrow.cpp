@@ -110,19 +110,22 @@ TEST_CASE("columns of numbers, truths and texts are copied, and the structs are 
   CHECK(some.arrays == 3);
 }
 
-TEST_CASE("integers that reel does not have become wider") {
+TEST_CASE("integers keep their dtype, and those that reel does not have become wider") {
   const std::int8_t i8[] = {-1};
+  const std::int16_t i16[] = {-300};
   const std::uint16_t u16[] = {65535}, half[] = {0x3e00};
   const std::uint32_t u32[] = {4'000'000'000};
   const std::uint64_t u64[] = {7}, large[] = {~std::uint64_t{}};
   Producer producer;
   producer.add("c", "c", 1, {nullptr, i8});
+  producer.add("s", "s", 1, {nullptr, i16});
   producer.add("S", "S", 1, {nullptr, u16});
   producer.add("I", "I", 1, {nullptr, u32});
   producer.add("L", "L", 1, {nullptr, u64});
   producer.add("e", "e", 1, {nullptr, half});
   const Table table = producer.read(1);
-  CHECK(table["c"].values.item<std::int32_t>() == -1);
+  CHECK(table["c"].values.item<std::int8_t>() == -1);
+  CHECK(table["s"].values.item<std::int16_t>() == -300);
   CHECK(table["S"].values.item<std::int32_t>() == 65535);
   CHECK(table["I"].values.item<std::int64_t>() == 4'000'000'000);
   CHECK(table["L"].values.item<std::int64_t>() == 7);

@@ -19,6 +19,7 @@ int main() {
   Shape shape = x.shape();
   Tensor columns = transpose(tensor({{1, 2, 3}, {4, 5, 6}})), half = cast(tensor({-0.5, 3.14}), bfloat16);
   Tensor truth = columns(0) < 2, empty = zeros({0}), number = tensor<double>(0.1), many = zeros({300}, DType::uint8);
+  Tensor bytes = cast(tensor({-128, 127}), int8), words = cast(tensor({-300, 300}), int16);
   Buffer buffer("seen", zeros({1}));
   GradientTape tape;
   tape.watch(x);
@@ -31,7 +32,8 @@ EXPECTED = {"x": "float32 (2, 2) [[1.5, 2], [3, 4]]", "none": "undefined", "w": 
             "shape": "(2, 2)", "y": "float32 () 18.75", "gradient": "float32 (2, 2) [[1.5, 2], [1.5, 2]]",
             "columns": "int32 (3, 2) [[1, 4], [2, 5], [3, 6]]", "half": "bfloat16 (2,) [-0.5, 3.140625]",
             "truth": "bool (2,) [True, False]", "empty": "float32 (0,) []", "number": "float64 () 0.1",
-            "many": f"uint8 (300,) [{'0, ' * 200}...]", "buffer": '"seen" float32 (1,) [0]'}
+            "many": f"uint8 (300,) [{'0, ' * 200}...]", "buffer": '"seen" float32 (1,) [0]',
+            "bytes": "int8 (2,) [-128, 127]", "words": "int16 (2,) [-300, 300]"}
 failed = 0
 with tempfile.TemporaryDirectory() as folder:
     source, program = pathlib.Path(folder) / "model.cpp", pathlib.Path(folder) / "model"

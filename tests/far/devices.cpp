@@ -23,8 +23,8 @@ bool on_host_equal(const Tensor& x, const Tensor& y) {
 }  // namespace
 
 TEST_CASE("x.to(device) copies any dtype and layout there and back") {
-  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32, DType::int64,
-                            DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
+  for (int i = 0; i < dtype_count; ++i) {
+    const auto dtype = static_cast<DType>(i);
     const Tensor x = arange(0, 24).reshape({2, 3, 4}).to(dtype);
     for (const Tensor& part : {x, transpose(x), x(1, all, range(0, 4, 2)), x(0, 0, 0),
                                x(range(0, 0)), x(all, range(2, 0, -1))}) {

@@ -40,8 +40,7 @@ REEL_API bool take(void* array, bool versioned, char* text, std::size_t size) {
   try {
     held() = versioned ? from_dlpack(static_cast<dlpack::ManagedTensorVersioned*>(array))
                        : from_dlpack(static_cast<dlpack::ManagedTensor*>(array));
-    words = fmt::format("{} {} {}", held().dtype(), held().shape(),
-                        has_arithmetic(held().dtype()) ? held() : cast(held(), DType::float32));
+    words = fmt::format("{} {} {}", held().dtype(), held().shape(), held());
   } catch (const Error& error) {
     words = error.what();
   }

@@ -23,7 +23,8 @@ TEST_CASE("files for other programs are written", "[.][interop]") {
   io::save_safetensors(path("all.safetensors"), tensors, {.metadata = {{"key", "a \"text\""}}});
   io::save_safetensors(path("shards.safetensors"), tensors, {.shard_bytes = 50});
   io::save_torch(path("all.pt"), tensors);
-  tensors.pop_back();  // NumPy has no bfloat16
+  std::erase_if(tensors,
+                [](const auto& x) { return x.second.dtype() == bfloat16; });  // NumPy has none
   io::save_npz(path("stored.npz"), tensors);
   io::save_npz(path("deflated.npz"), tensors, {.compress = true});
   io::save_npy(path("fortran.npy"), transpose(numbers));

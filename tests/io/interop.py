@@ -19,7 +19,7 @@ try:
 except ImportError as missing:
     torch, absent = None, missing.name
 
-DTYPES = ["bool", "uint8", "int32", "int64", "float32", "float64", "float16"]  # NumPy has no bfloat16
+DTYPES = ["bool", "uint8", "int32", "int64", "float32", "float64", "float16", "int8", "int16"]  # NumPy has no bfloat16
 NUMBERS = np.arange(6, dtype="float32").reshape(2, 3)
 WANTED = {"scalar": np.array(2.5, "float32"), "empty": np.zeros((0, 3), "float32"), "transposed": NUMBERS.T, 'a "name" of é': NUMBERS}
 WANTED |= {f"x.{name}": NUMBERS.astype(name) for name in DTYPES}

@@ -37,8 +37,8 @@ TEST_CASE("a .npy file gives back every dtype, shape and layout") {
   const Folder folder;
   const std::string path = folder.file("x.npy");
   const Tensor numbers = arange(0.0f, 24.0f).reshape({2, 3, 4});
-  for (const DType dtype :
-       {DType::boolean, DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64})
+  for (const DType dtype : {DType::boolean, DType::uint8, DType::int8, DType::int16, DType::int32,
+                            DType::int64, DType::float32, DType::float64})
     for (const Tensor& x : {numbers, transpose(numbers), numbers(1, all, range({}, {}, -1)),
                             numbers(0, 0, 0), numbers(range(0, 0))}) {
       const Tensor y = x.to(dtype);

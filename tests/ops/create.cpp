@@ -74,13 +74,13 @@ TEST_CASE("ranges that do not end are refused") {
 }
 
 TEST_CASE("constants have the shape and dtype asked for") {
-  for (DType dtype :
-       {DType::boolean, DType::uint8, DType::int32, DType::int64, DType::float32, DType::float64}) {
+  for (int i = 0; i < dtype_count; ++i) {
+    const auto dtype = static_cast<DType>(i);
     INFO(dtype);
     const Tensor x = ones({2, 3}, {.dtype = dtype});
     CHECK(x.dtype() == dtype);
     CHECK(sum(x.to(DType::int64)).item<std::int64_t>() == 6);
-    CHECK(any(zeros({4}, {.dtype = dtype})).item<bool>() == false);
+    CHECK(any(zeros({4}, {.dtype = dtype}) != 0).item<bool>() == false);
     CHECK(equal(ones_like(x), x));
     CHECK(zeros_like(transpose(x)).shape() == Shape({3, 2}));
     CHECK(equal(full_like(x, 1), x));
@@ -170,6 +170,8 @@ TEST_CASE("integers and bools have the dtype of their C++ type, or of the type t
   CHECK(tensor({1L, 2L}).dtype() == DType::int64);
   CHECK(tensor({{true}}).dtype() == DType::boolean);
   CHECK(tensor(std::uint8_t{1}).dtype() == DType::uint8);
+  CHECK(tensor(std::int8_t{1}).dtype() == DType::int8);
+  CHECK(tensor({std::int16_t{1}}).dtype() == DType::int16);
   CHECK(whole(tensor<std::int64_t>({1, -2})) == Whole{1, -2});
   CHECK(whole(tensor<std::int64_t>(std::size_t{7})) == Whole{7});
   CHECK(tensor<std::uint8_t>({0, 255}).to_vector<std::uint8_t>()[1] == 255);
@@ -285,8 +287,8 @@ TEST_CASE("shapes of too many axes or elements, and axes that they do not have, 
 }
 
 TEST_CASE("one element of any dtype is true unless it is 0") {
-  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32, DType::int64,
-                            DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+  for (int i = 0; i < dtype_count; ++i) {
+    const auto dtype = static_cast<DType>(i);
     INFO(dtype);
     CHECK(static_cast<bool>(tensor(1).to(dtype)));
     CHECK(static_cast<bool>(ones({1, 1}).to(dtype)));

@@ -51,7 +51,8 @@ inline void check_moved(const Tensor& y, const Tensor& x, const Shape& shape,
 template <class F>
 void for_each_layout(const F& f) {
   using enum DType;
-  for (const DType dtype : {uint8, int32, int64, float16, bfloat16, float32, float64, boolean}) {
+  for (const DType dtype :
+       {uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, boolean}) {
     const Tensor x = cast(arange(0, 48) % (dtype == boolean ? 3 : 48), dtype);
     f(x(range(0, 24)).reshape({2, 3, 4}));
     f(transpose(x(range(0, 24)).reshape({4, 3, 2})));

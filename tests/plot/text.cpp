@@ -121,7 +121,8 @@ TEST_CASE("A letter at the end of each curve names it", "[plot]") {
 
 TEST_CASE("Curves take tensors of every dtype, Variables and vectors", "[plot]") {
   const std::string expected = plot::lines(std::vector<int>{0, 1, 1, 0}).to_text();
-  for (const DType dtype : {boolean, uint8, int32, int64, float32, float64, float16, bfloat16})
+  for (const DType dtype :
+       {boolean, uint8, int8, int16, int32, int64, float32, float64, float16, bfloat16})
     CHECK(plot::lines(cast(tensor({0, 1, 1, 0}), dtype)).to_text() == expected);
   CHECK(plot::lines(Variable("v", tensor({0., 1., 1., 0.}))).to_text() == expected);
   CHECK(plot::lines(std::vector<bool>{false, true, true, false}).to_text() == expected);

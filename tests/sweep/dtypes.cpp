@@ -11,18 +11,22 @@
 namespace reel::tests {
 namespace {
 constexpr DType every_dtype[] = {DType::boolean, DType::uint8,   DType::int32,   DType::int64,
-                                 DType::float32, DType::float64, DType::float16, DType::bfloat16};
+                                 DType::float32, DType::float64, DType::float16, DType::bfloat16,
+                                 DType::int8,    DType::int16};
 using enum DType;
 /// PyTorch's table, in the order of every_dtype.
-constexpr DType torch[8][8] = {
-    {boolean, uint8, int32, int64, float32, float64, float16, bfloat16},
-    {uint8, uint8, int32, int64, float32, float64, float16, bfloat16},
-    {int32, int32, int32, int64, float32, float64, float16, bfloat16},
-    {int64, int64, int64, int64, float32, float64, float16, bfloat16},
-    {float32, float32, float32, float32, float32, float64, float32, float32},
-    {float64, float64, float64, float64, float64, float64, float64, float64},
-    {float16, float16, float16, float16, float32, float64, float16, float32},
-    {bfloat16, bfloat16, bfloat16, bfloat16, float32, float64, float32, bfloat16}};
+constexpr DType torch[10][10] = {
+    {boolean, uint8, int32, int64, float32, float64, float16, bfloat16, int8, int16},
+    {uint8, uint8, int32, int64, float32, float64, float16, bfloat16, int16, int16},
+    {int32, int32, int32, int64, float32, float64, float16, bfloat16, int32, int32},
+    {int64, int64, int64, int64, float32, float64, float16, bfloat16, int64, int64},
+    {float32, float32, float32, float32, float32, float64, float32, float32, float32, float32},
+    {float64, float64, float64, float64, float64, float64, float64, float64, float64, float64},
+    {float16, float16, float16, float16, float32, float64, float16, float32, float16, float16},
+    {bfloat16, bfloat16, bfloat16, bfloat16, float32, float64, float32, bfloat16, bfloat16,
+     bfloat16},
+    {int8, int16, int32, int64, float32, float64, float16, bfloat16, int8, int16},
+    {int16, int16, int32, int64, float32, float64, float16, bfloat16, int16, int16}};
 DType promoted_by_torch(DType a, DType b) {
   return torch[static_cast<int>(a)][static_cast<int>(b)];
 }
@@ -44,6 +48,9 @@ Tensor some(DType dtype) {
     case float16:
     case bfloat16:
       return cast(tensor({0.5, -2.0, 3.0, NAN, 0.0}), dtype);
+    case int8:
+    case int16:
+      return cast(tensor({0, -128, 3, 127, -1}), dtype);
   }
   return {};
 }
@@ -60,12 +67,9 @@ DType result_of(const Op& op, DType common) {
 void check_pointwise(const Op& op, const std::vector<Tensor>& inputs, DType common) {
   Checker checker({2e-6, 1e-37});
   const InterceptorScope scope(checker);
-  // A comparison with int32 or int64 is done in float64, which holds both sides.
-  const bool wide = op.promote == Promote::exact &&
-                    std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) {
-                      return x.dtype() == int32 || x.dtype() == int64;
-                    });
-  if ((!has_arithmetic(common) && !wide) || !is_in(op.domain, common)) {
+  // A comparison, and an op of floating numbers, converts integers.
+  const bool computes = has_arithmetic(common) || op.promote != Promote::numeric;
+  if (!computes || !is_in(op.domain, common)) {
     CHECK_THROWS_AS(call_op(op.name, inputs), DTypeError);
     return;
   }
@@ -125,27 +129,36 @@ TEST_CASE("reductions of every dtype have the promised dtype and values") {
   }
 }
 
-TEST_CASE("ops that only move elements move those of 16 bits too") {
+namespace {
+/// Calls each op that moves elements with those of a narrow dtype, and compares with float32.
+void check_moves(DType narrow) {
   for (const Op* op : library_ops()) {
     if (!op->moves || op->updates || op->arity == 0 || has_given_dtype(*op)) continue;
     int moved_by = 0;
     for (const Sample& sample : samples_of(*op)) {
-      INFO(op->name << " " << sample.note);
-      std::vector<Tensor> halves, floats;
+      INFO(op->name << " " << sample.note << " of " << narrow);
+      std::vector<Tensor> narrowed, floats;
       for (const Tensor& x : sample.inputs) {
-        halves.push_back(is_floating(x.dtype()) ? cast(x, bfloat16) : x);
-        floats.push_back(is_floating(x.dtype()) ? cast(halves.back(), float32) : x);
+        const bool floating = is_floating(x.dtype());
+        narrowed.push_back(floating ? cast(is_floating(narrow) ? x : x * 40, narrow) : x);
+        floats.push_back(floating ? cast(narrowed.back(), float32) : x);
       }
-      if (halves.empty() || computes(sample, halves)) continue;
+      if (narrowed.empty() || computes(sample, narrowed)) continue;
       ++moved_by;
-      const Tensor moved = sample.call(halves), expected = sample.call(floats);
-      CHECK(moved.dtype() == (is_floating(expected.dtype()) ? bfloat16 : expected.dtype()));
+      const Tensor moved = sample.call(narrowed), expected = sample.call(floats);
+      CHECK(moved.dtype() == (is_floating(expected.dtype()) ? narrow : expected.dtype()));
       const double rtol = op->accumulates ? 0.02 : 0;  // sums are rounded at each step
       CHECK(allclose(cast(moved, expected.dtype()), expected, {.rtol = rtol, .atol = 0}));
     }
-    INFO(op->name);
-    CHECK(moved_by > 0);
+    INFO(op->name << " of " << narrow);
+    const bool sums = op->name == "scatter" || op->name == "scatter_elements";
+    CHECK((moved_by > 0) == (has_arithmetic(narrow) || !sums));
   }
+}
+}  // namespace
+
+TEST_CASE("ops that only move elements move those of 8 and 16 bits too") {
+  for (const DType narrow : {bfloat16, int8, int16}) check_moves(narrow);
 }
 
 TEST_CASE("C++ numbers take the tensor's dtype") {

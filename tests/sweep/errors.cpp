@@ -26,7 +26,8 @@ TensorList make_pool() {
                      zeros({0}),
                      zeros({2, 0, 3}, {DType::float64}),
                      ones({1, 1, 1, 1, 1, 1, 1, 1}),
-                     cast(tensor({0, 200, 255}), DType::uint8)};
+                     cast(tensor({0, 200, 255}), DType::uint8),
+                     cast(tensor({0, -128, 2}), DType::int8)};
   return list;
 }
 

@@ -110,6 +110,10 @@ Hosts cast(const Hosts& in, const void* given) {
         return double(Float16(x));
       case DType::bfloat16:
         return double(BFloat16(x));
+      case DType::int8:
+        return whole(x, -128, 127);
+      case DType::int16:
+        return whole(x, -32768, 32767);
       case DType::float64:
         break;
     }

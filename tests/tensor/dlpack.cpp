@@ -187,10 +187,10 @@ TEST_CASE("what a tensor cannot hold is refused and stays the caller's", "[dlpac
     array.strides = strides;
   };
   refused(
-      "dtype: expected bool, uint8, int32, int64, float16, bfloat16, float32 or float64, got "
-      "int16",
+      "dtype: expected bool, uint8, int8 to int64, float16, bfloat16, float32 or float64, got "
+      "uint16",
       [](auto& m) {
-        m.dl_tensor.dtype = {dlpack::code_int, 16, 1};
+        m.dl_tensor.dtype = {dlpack::code_uint, 16, 1};
       });
   refused("got complex64", [](auto& m) { m.dl_tensor.dtype = {dlpack::code_complex, 64, 1}; });
   refused("got float32 with 4 lanes", [](auto& m) { m.dl_tensor.dtype.lanes = 4; });

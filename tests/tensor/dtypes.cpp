@@ -22,7 +22,8 @@ constexpr bool is_known_by_type() {
   for (int i = 0; i < dtype_count; ++i) {
     const auto dtype = static_cast<DType>(i);
     const Known known = with_element(dtype, []<class T>(Type<T>) {
-      return Known{sizeof(T), !std::is_integral_v<T>, true};
+      const bool stored = std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) < 4;
+      return Known{sizeof(T), !std::is_integral_v<T>, !stored};
     });
     if (known != Known{size_of(dtype), is_floating(dtype), has_arithmetic(dtype)}) return false;
   }

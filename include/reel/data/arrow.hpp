@@ -78,12 +78,12 @@ struct REEL_API Table {
   const TableColumn& operator[](Key column) const REEL_LIFETIMEBOUND;
 };
 
-/// Copies a table, or an array as a table of one column. bool, uint8, int32, int64, float16,
-/// float32 and float64 keep their dtype; int8, int16 and uint16 become int32; uint32 and uint64
-/// become int64. Texts (utf8, large_utf8, and dictionaries of them) become std::string. Takes over
-/// both structs and releases them, also if it throws. Throws IoError that names the column for
-/// another type, for null without the option `nulls`, for an integer above 2^63 - 1, and for
-/// structs that contradict each other.
+/// Copies a table, or an array as a table of one column. bool, uint8, int8 to int64, float16,
+/// float32 and float64 keep their dtype; uint16 becomes int32; uint32 and uint64 become int64.
+/// Texts (utf8, large_utf8, and dictionaries of them) become std::string. Takes over both structs
+/// and releases them, also if it throws. Throws IoError that names the column for another type, for
+/// null without the option `nulls`, for an integer above 2^63 - 1, and for structs that contradict
+/// each other.
 ///
 ///     data::Table table = data::read_arrow(&schema, &array, {.columns = {"age", "city"}});
 ///     Tensor age = table["age"].values;

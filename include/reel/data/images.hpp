@@ -9,8 +9,8 @@
 
 namespace reel::data {
 /// Reads an array of the format IDX, which MNIST and its like have, also where gzip has compressed
-/// it (.gz). uint8, int32, float32 and float64 keep their dtype; int8 and int16 become int32.
-/// Throws IoError for a file that is no IDX, or that is shorter or longer than its shape says.
+/// it (.gz), in the dtype of the file: uint8, int8, int16, int32, float32 or float64. Throws
+/// IoError for a file that is no IDX, or that is shorter or longer than its shape says.
 ///
 ///     Tensor pixels = data::read_idx("train-images-idx3-ubyte.gz");
 REEL_API Tensor read_idx(const std::string& path, Caller caller = Caller::here());

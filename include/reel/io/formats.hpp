@@ -32,7 +32,7 @@ struct LoadedTensors : NamedTensors {
   /// The names of entries that were left, and the reasons: an array of texts, an object of Python.
   Metadata left;
   /// The names of tensors whose dtype in the file is none of reel's, and this dtype. They were read
-  /// into a wider dtype: int8, int16 and uint16 into int32, uint32 and uint64 into int64.
+  /// into a wider dtype: uint16 into int32, uint32 and uint64 into int64.
   Metadata widened;
 };
 
@@ -43,9 +43,8 @@ struct LoadedTensors : NamedTensors {
 /// leave a file "x.npy.*.new". Throws IoError if a step fails, and removes the new file.
 REEL_API void save_npy(const Path& path, const Tensor& x, Caller caller = Caller::here());
 /// Reads a .npy file of bool, integers, float16, float32 or float64, of version 1, 2 or 3, in
-/// either byte order, and in C or Fortran order. int8, int16 and uint16 become int32; uint32 and
-/// uint64 become int64. Throws IoError for a value above 2^63 - 1, and names the first such
-/// element.
+/// either byte order, and in C or Fortran order. uint16 becomes int32; uint32 and uint64 become
+/// int64. Throws IoError for a value above 2^63 - 1, and names the first such element.
 REEL_API Tensor load_npy(const Path& path, Caller caller = Caller::here());
 
 /// Options of save_safetensors().

@@ -76,7 +76,7 @@ struct REEL_API LoadReport {
   std::vector<std::string> unexpected;  // the file has it, the program does not
   std::vector<std::string> different;   // the shape or dtype differs
   std::vector<std::string> left;        // no Tensor can hold what the file has
-  std::vector<std::string> widened;     // loaded from a dtype that reel has not, such as int16
+  std::vector<std::string> widened;     // loaded from a dtype that reel has not, such as uint16
   /// Of load_torch(): weights of Linear layers that may follow a flattened image, and are not in
   /// .flattened. If they do, they give wrong results. complete() does not count them.
   std::vector<std::string> unordered;
