@@ -67,7 +67,7 @@ class EigenView : public detail::EigenMap<M> {
 template <class D>
 Tensor from_eigen(const Eigen::DenseBase<D>& expression, Caller caller = Caller::here()) try {
   static_assert(Element<typename D::Scalar>,
-                "from_eigen(m): there are dtypes for bool, std::uint8_t, std::int32_t, "
+                "from_eigen(m): there are dtypes for bool, std::uint8_t, std::int8_t to "
                 "std::int64_t, float, double, Float16 and BFloat16. Convert first: "
                 "from_eigen(m.cast<float>())");
   if constexpr (Element<typename D::Scalar>)

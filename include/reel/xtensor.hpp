@@ -59,7 +59,7 @@ try {
   using E = std::decay_t<X>;
   using T = std::remove_const_t<typename E::value_type>;
   static_assert(Element<T>,
-                "from_xtensor(e): there are dtypes for bool, std::uint8_t, std::int32_t, "
+                "from_xtensor(e): there are dtypes for bool, std::uint8_t, std::int8_t to "
                 "std::int64_t, float, double, Float16 and BFloat16. Convert first: "
                 "from_xtensor(xt::cast<float>(e))");
   if constexpr (Element<T>) {

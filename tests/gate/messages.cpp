@@ -76,11 +76,11 @@ TEST_CASE("an error names each argument, by its place") {
   CHECK(refused([&] { matmul_add(one, x, x); }) == "matmul_add: x: expected a matrix, got ()");
   CHECK(refused([&] { matmul_add(x, one, x); }) == "matmul_add: y: expected a matrix, got ()");
   CHECK(refused([&] { zeros({2}, {.dtype = static_cast<DType>(dtype_count)}); }) ==
-        "zeros: dtype: expected a DType, got 8");
+        "zeros: dtype: expected a DType, got 10");
   CHECK(refused([&] { zeros({2}, {.dtype = static_cast<DType>(255)}); }) ==
         "zeros: dtype: expected a DType, got 255");
   CHECK(refused([&] { x.to(static_cast<DType>(dtype_count)); }) ==
-        "to: dtype: expected a DType, got 8");
+        "to: dtype: expected a DType, got 10");
   Variable v("v", x);
   CHECK(refused([&] { v(0).assign(ones({3}, {.dtype = DType::float64})); }) ==
         "assign: value: expected a dtype that promotes to float32, got float64");

@@ -43,10 +43,9 @@ TEST_CASE("a .npz file gives back every dtype, shape and layout, stored and defl
 TEST_CASE("files that NumPy wrote are read, into models too") {
   io::NamedTensors wanted;
   const Tensor numbers = arange(0.0f, 6.0f).reshape({2, 3});
-  for (int dtype = 0; dtype < dtype_count; ++dtype)
-    if (static_cast<DType>(dtype) != DType::bfloat16)
-      wanted.emplace_back(name_of(static_cast<DType>(dtype)),
-                          numbers.to(static_cast<DType>(dtype)));
+  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32, DType::int64,
+                            DType::float16, DType::float32, DType::float64})
+    wanted.emplace_back(name_of(dtype), numbers.to(dtype));
   wanted.emplace_back("scalar", tensor(2.5f));
   wanted.emplace_back("empty", zeros({0, 3}));
   wanted.emplace_back("fortran", numbers);

@@ -45,13 +45,13 @@ struct Tagger {
 const std::string ordered = "ccollections\nOrderedDict\n";
 }  // namespace
 
-TEST_CASE("a file that PyTorch wrote is read: every dtype, views, shared storages, nested") {
+TEST_CASE("a file that PyTorch wrote is read: dtypes, views, shared storages, nested") {
   const auto read = io::load_torch(REEL_GOLDEN "/mixed.pt");
   const Tensor numbers = arange(0.0f, 6.0f).reshape({2, 3}), shared = arange(0.0f, 10.0f);
   io::NamedTensors wanted;
-  for (int dtype = 0; dtype < dtype_count; ++dtype)
-    wanted.emplace_back("model.x." + std::string(name_of(static_cast<DType>(dtype))),
-                        numbers.to(static_cast<DType>(dtype)));
+  for (const DType dtype : {DType::boolean, DType::uint8, DType::int32, DType::int64,
+                            DType::float16, DType::bfloat16, DType::float32, DType::float64})
+    wanted.emplace_back("model.x." + std::string(name_of(dtype)), numbers.to(dtype));
   for (auto& named : io::NamedTensors{{"views.0", transpose(numbers)},
                                       {"views.1", tensor({2.0f, 4.0f, 6.0f})},
                                       {"views.2", shared},

@@ -54,6 +54,8 @@ TEST_CASE("a file of PyTorch in the format before 1.6 has the tensors of one in 
                                   {"epoch", "int 5"}});
   CHECK(read.widened == wanted.widened);
   CHECK(read.widened.size() == 3);
+  CHECK(same_tensor(read[0].second, tensor<std::int8_t>({-128, 127})));
+  CHECK(same_tensor(read[1].second, tensor<std::int16_t>({-32768, 32767})));
   CHECK(equal(read[3].second, tensor({std::int64_t{0}, std::int64_t{4294967295}})));
 }
 

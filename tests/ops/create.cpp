@@ -310,7 +310,8 @@ TEST_CASE("a tensor of a vector has the dtype of its elements, or one that is na
   CHECK(is(tensor<float>(std::vector<double>{0.5, 2}), DType::float32, {0.5, 2}));
   CHECK(is(tensor<double>(std::vector<char>{}), DType::float64, {}));
   CHECK(is(tensor(std::vector<std::size_t>{1, 1ul << 40}), DType::int64, {1, 1099511627776.0}));
-  CHECK(is(tensor(std::vector<short>{-3}), DType::int64, {-3}));
+  CHECK(is(tensor(std::vector<short>{-3}), DType::int16, {-3}));
+  CHECK(is(tensor(std::vector<unsigned short>{3}), DType::int64, {3}));
   const std::vector<std::size_t> large = {1, ~std::size_t{0}};
   check_refused<DTypeError>([&] { tensor<std::int64_t>(large); }, "a number that fits int64");
   check_refused<DTypeError>([&] { tensor(large); }, "a number that fits int64");
