@@ -236,7 +236,8 @@ Tensor sum(Operand x, Keepdims keep) { return reduce(sum_op, x, Axes::every(), k
 Tensor sum_to(Operand x, Shape shape) { return run(sum_to_op, x, ShapeOptions{shape}); }
 Tensor mean(Operand x, Axes axes, Keepdims keep) {
   const DType dtype = dtype_of(sum_op, x);
-  if (is_floating(dtype) || dtype == DType::int64) return reduce(mean_op, x, axes, keep);
+  if (is_floating(dtype) || dtype == DType::int64 || !has_arithmetic(dtype))
+    return reduce(mean_op, x, axes, keep);
   // The sum of narrow integers fits int64. Without it, a copy in float32 would be made of them.
   const FunctionScope scope(x.caller(), "mean");
   const Tensor total = sum(x, axes, keep);
