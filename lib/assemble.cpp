@@ -105,10 +105,12 @@ void add_kernels(const OpTable& ops, kernels::Families families, Problems& probl
   for (; *families; ++families) {
     for (auto* entry = (*families)->kernels; entry && entry->name; ++entry) {
       const auto [op, part] = ops.find_kernel(entry->name);
-      if (op)
-        op->on_cpu().set(part, entry->kernel);
-      else
+      if (!op) {
         problems.add("kernel for unknown op " + quoted(entry->name));
+        continue;
+      }
+      op->on_cpu().set(part, entry->kernel);
+      if (part == Part::value) op->on_cpu().takes_halves = entry->takes_halves;
     }
     for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
       if (Op* op = problems.known(ops, "tiles", entry->op))

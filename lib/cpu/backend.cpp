@@ -52,8 +52,10 @@ void CpuBackend::run(const DeviceCall& call) try {
   if (kernels.tiles) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
   const bool reads_halves = call.op.reads_halves && call.part == Part::value;
-  if (must_widen(call, reads_halves)) [[unlikely]]
-    return run_widened(*this, call, reads_halves);
+  if (must_widen(call, reads_halves)) [[unlikely]] {
+    const bool takes = call.part == Part::value && kernels.takes_halves;
+    if (!takes || !kernels.takes_halves(call.kernel)) return run_widened(*this, call, reads_halves);
+  }
   if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
     return run_on_copies(*this, call);
   check_kernel(call, kernel(call.kernel));

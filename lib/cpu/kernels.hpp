@@ -7,6 +7,7 @@ namespace reel::kernels {
 struct NamedKernel {
   const char* name;  // "softmax", "softmax.d": see Part
   Kernel kernel;
+  TakesHalves takes_halves = nullptr;  // null: never
 };
 struct NamedTiles {
   const char* op;

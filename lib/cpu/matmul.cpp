@@ -383,8 +383,8 @@ void large_product(Task<T>& task) {
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
   const bool transposed_dots = !dots && pays_transposed_dots(x, y);
-  const bool blas = loses_to_blas && least(least(x.rows, y.columns), x.columns) >= least_of_blas &&
-                    BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && has_blas();
+  const bool blas =
+      BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && prefers_blas(x.rows, y.columns, x.columns);
   if (z.data && z.data != c && (dots || transposed_dots || blas || z.column != 1)) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, activation);
@@ -417,6 +417,12 @@ template <class T>
 }
 }  // namespace
 
+void multiply_copied(Product<float>& p, std::int64_t height) {
+  multiply<Strategy::fetching>(p, height);
+}
+bool prefers_blas(std::int64_t n, std::int64_t m, std::int64_t k) {
+  return loses_to_blas && least(least(n, m), k) >= least_of_blas && has_blas();
+}
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile activation) {
   Task<T> task{x, y, z, c, y.columns, activation};
@@ -440,37 +446,6 @@ template void product_of_dots(const Matrix<float>&, const Matrix<float>&, float*
 template void product_of_dots(const Matrix<double>&, const Matrix<double>&, double*, std::int64_t);
 
 namespace {
-template <class T>
-Matrix<T> last_axes(const Body& x) {
-  const int rank = x.rank();
-  const std::int64_t* lengths = x.shape.data();
-  return {x.as<T>(), lengths[rank - 2], lengths[rank - 1], x.strides[rank - 2],
-          x.strides[rank - 1]};
-}
-
-/// z as a matrix that is added to the product. The step of an axis of length 1 is 0.
-template <class T>
-Matrix<T> added(const Body* z, std::int64_t rows, std::int64_t columns) {
-  if (!z) return {nullptr, rows, columns, columns, 1};
-  const int rank = z->rank();
-  const auto step = [&](int axis) {
-    return axis < 0 || z->shape.data()[axis] == 1 ? 0 : z->strides[axis];
-  };
-  return {z->as<T>(), rows, columns, step(rank - 2), step(rank - 1)};
-}
-
-/// The offset of the operand for matrix number `i` of the result. Leading axes broadcast.
-std::int64_t batch_offset(const Body& x, const Body& out, std::int64_t i) {
-  std::int64_t offset = 0;
-  for (int axis = out.rank() - 3; axis >= 0; --axis) {
-    const std::int64_t length = out.shape.data()[axis];
-    const int own = axis - out.rank() + x.rank();
-    if (own >= 0 && x.shape.data()[own] != 1) offset += i % length * x.strides[own];
-    i /= length;
-  }
-  return offset;
-}
-
 /// z is added to the products; it is null if nothing is added. It has the rank of the result, or it
 /// broadcasts over the rows of one matrix. The activation may be set only for a single matrix.
 template <class T>
@@ -486,23 +461,14 @@ void products(const KernelCall& call, const Body* z, Tile activation) {
     return any_product(task);
   }
   const Matrix<T> a = last_axes<T>(x), b = last_axes<T>(y);
-  const Matrix<T> start = added<T>(z, a.rows, b.columns);
-  const std::int64_t size = a.rows * b.columns;
-  if (size == 0) return;
-  const double work = Task<T>{a, b, start, c, b.columns, nullptr}.work();
+  const double work = Task<T>{a, b, {}, c, b.columns, nullptr}.work();
   const double grain = work < 2 * piece_work ? 1 + piece_work / (work + 1) : 1e18;
-  parallel_blocks(call.output().elements / size, static_cast<std::int64_t>(grain), 1,
-                  [&](std::int64_t first, std::int64_t end) {
-                    for (std::int64_t i = first; i < end; ++i) {
-                      Matrix<T> x_i = a, y_i = b, z_i = start;
-                      x_i.data = x.as<T>() + batch_offset(x, call.output(), i);
-                      y_i.data = y.as<T>() + batch_offset(y, call.output(), i);
-                      if (z) z_i.data = c + i * size;
-                      product(x_i, y_i, z_i, c + i * size);
-                    }
-                  });
+  for_each_product<T>(call, z, static_cast<std::int64_t>(grain),
+                      [](auto&... matrices) { product(matrices...); });
 }
 KernelResult by_dtype(const KernelCall& call, const Body* z, Tile activation = nullptr) {
+  if (is_half(call.output().dtype)) [[unlikely]]
+    return half_products(call, z, activation);
   return with_floating(call.output().dtype,
                        [&]<class T>(Type<T>) { products<T>(call, z, activation); });
 }
@@ -513,11 +479,13 @@ KernelResult matmul(const KernelCall& call) {
 KernelResult matmul_add(const KernelCall& call) { return by_dtype(call, &call.input(2)); }
 KernelResult dense(const KernelCall& call) {
   const Activation activation = call.option<ActivationOptions>().activation;
-  return by_dtype(call, &call.input(2), activation_pass(activation, call.output().dtype));
+  return by_dtype(call, &call.input(2), activation_pass(activation, computed(call.output().dtype)));
 }
 
-const NamedKernel kernels[] = {
-    {"matmul", matmul}, {"matmul_add", matmul_add}, {"dense", dense}, {nullptr, nullptr}};
+const NamedKernel kernels[] = {{"matmul", matmul, takes_halves},
+                               {"matmul_add", matmul_add, takes_halves},
+                               {"dense", dense, takes_halves},
+                               {nullptr, nullptr}};
 }  // namespace
 extern const Family matmul_family;
 const Family matmul_family = {kernels, nullptr};

@@ -36,12 +36,13 @@ void activate_rows(Tile activation, T* c, std::int64_t c_row, std::int64_t rows,
 
 /// c [n, m] = start + x [n, k] y [k, m]. Columns of y, c and start are contiguous; x may have any
 /// layout. start may be c, or null for zeros. Its step is 0 if each row starts from the same row.
-template <class T>
+/// Tiles have x and y in T. In blocks of other elements, From, they are converted when copied.
+template <class T, class From = T>
 struct Product {
   std::int64_t n, m, k;
-  const T* x;
+  const From* x;
   std::int64_t x_row, x_column;
-  const T* y;
+  const From* y;
   std::int64_t y_row;
   T* c;
   std::int64_t c_row;

@@ -4,7 +4,9 @@
 // rows 4 KiB apart would map to the same few cache sets, and each tile would load them again.
 #pragma once
 #include "lib/cpu/chunk.hpp"
+#include "lib/cpu/half_matrix.hpp"
 #include "lib/cpu/matmul.hpp"
+#include "lib/cpu/matrix.hpp"
 #include "lib/cpu/transpose.hpp"
 
 namespace reel::kernels::REEL_ISA {
@@ -35,15 +37,6 @@ inline std::int64_t part_length(std::int64_t n, std::int64_t most, std::int64_t 
   const std::int64_t parts = (n + most - 1) / most;
   return rounded_up((n + parts - 1) / parts, multiple);
 }
-
-/// A matrix in any layout.
-template <class T>
-struct Matrix {
-  const T* data;
-  std::int64_t rows, columns, row, column;  // lengths, then steps
-
-  Matrix transposed() const { return {data, columns, rows, column, row}; }
-};
 
 /// Copies x into row-major memory with rows to_step elements apart.
 template <class T>
@@ -118,22 +111,30 @@ void for_blocks(P& p, std::int64_t depth, const F& f) {
   }
 }
 
-/// A product in blocks. y may have any layout; y_column is the step between its columns.
-template <class T>
+/// multiply<Strategy::fetching>() for other files than matmul.cpp, which have no tiles.
+void multiply_copied(Product<float>& p, std::int64_t height);
+
+/// A product in blocks. y may have any layout; y_column is the step between its columns. From is T,
+/// or Half with `how` as widen_matrix() takes it.
+template <class T, class From = T>
 struct Blocks {
-  const Product<T>& p;
+  const Product<T, From>& p;
   const std::int64_t y_column;
+  const unsigned how;
   const bool grouped, tall, packs;
   const std::int64_t depth, rows;
 
   static constexpr std::int64_t line = 64 / size_in_bytes<T>;
+  static constexpr bool widens = !std::is_same_v<T, From>;
 
-  Blocks(const Product<T>& product, std::int64_t y_column, std::int64_t block_depth)
+  Blocks(const Product<T, From>& product, std::int64_t y_column, std::int64_t block_depth,
+         unsigned how = 0)
       : p(product),
         y_column(y_column),
-        grouped(p.x_row == 1 && p.x_column != 1),
+        how(how),
+        grouped(!widens && p.x_row == 1 && p.x_column != 1),
         tall(is_tall<T>(p.n, p.m)),
-        packs(pays_for_x()),
+        packs(widens || pays_for_x()),
         depth(block_depth),
         rows(part_length(p.n, block_bytes / (depth * size_in_bytes<T>), wide_tile_rows)) {}
 
@@ -141,15 +142,15 @@ struct Blocks {
   std::int64_t scratch_size() const { return panel_size() + (packs ? block_size() : 0); }
 
   void multiply(T* memory) const {
-    for_blocks(p, depth, [&](Product<T> rest) {
+    for_blocks(p, depth, [&](Product<T, From> rest) {
       for (; rest.n > 0; rest.skip_rows(rows)) {
-        Product<T> block = rest;
+        Product<T, From> block = rest;
         block.n = least(rows, rest.n);
-        if (packs) copy_x(block, memory + panel_size());
+        const Product<T> copied = with_x_in(block, memory + panel_size());
         if (tall)
-          panels<most_tile_rows>(block, memory);
+          panels<most_tile_rows>(copied, block.y, memory);
         else
-          panels<wide_tile_rows>(block, memory);
+          panels<wide_tile_rows>(copied, block.y, memory);
       }
     });
   }
@@ -172,30 +173,42 @@ struct Blocks {
     return grouped ? (n / wide_tile_rows + 2) * group_width * depth : n * block_row();
   }
 
-  void copy_x(Product<T>& block, T* to) const {
-    const Matrix<T> x{block.x, block.n, block.k, p.x_row, p.x_column};
-    block.x = to;
-    if (grouped) {
-      block.x_group = group_width * block.k;
-      block.x_column = group_width;
-      copy_groups(x, to, tall ? most_tile_rows : wide_tile_rows);
+  /// The block with x as tiles read it: copied to memory, or as it lies.
+  Product<T> with_x_in(const Product<T, From>& block, T* to) const {
+    const Matrix<From> x{block.x, block.n, block.k, p.x_row, p.x_column};
+    if constexpr (widens) {
+      Product<T> copied{block.n, block.m,     block.k, to,          block_row(), 1,
+                        nullptr, block.y_row, block.c, block.c_row, block.start, block.start_row};
+      copied.activation = block.activation;
+      copied.adds = block.adds;
+      widen_matrix(x, to, block_row(), how);
+      return copied;
     } else {
-      block.x_row = block_row();
-      block.x_column = 1;
-      copy_matrix(x, to, block.x_row);
+      Product<T> copied = block;
+      if (!packs) return copied;
+      copied.x = to;
+      if (grouped) {
+        copied.x_group = group_width * block.k;
+        copied.x_column = group_width;
+        copy_groups(x, to, tall ? most_tile_rows : wide_tile_rows);
+      } else {
+        copied.x_row = block_row();
+        copied.x_column = 1;
+        copy_matrix(x, to, copied.x_row);
+      }
+      return copied;
     }
   }
 
   template <int height>
-  void panels(const Product<T>& block, T* copy) const {
+  void panels(const Product<T>& block, const From* y, T* copy) const {
     constexpr std::int64_t width = panel_width<height, T>;
-    for (std::int64_t column = 0; column < p.m; column += width) {
+    for (std::int64_t column = 0; column < p.m; column += width, y += width * y_column) {
       Product<T> part = block;
       part.m = least(width, p.m - column);
-      part.y += column * y_column;
       part.c += column;
       if (part.start) part.start += column;
-      panel<height>(part, copy, column + width < p.m);
+      panel<height>(part, y, copy, column + width < p.m);
     }
   }
 
@@ -203,24 +216,33 @@ struct Blocks {
   /// panel, if there is one and the tiles are few. Many tiles hide the load of the next panel by
   /// their own work.
   template <int height>
-  void panel(Product<T> part, T* copy, bool more) const {
+  void panel(Product<T> part, const From* from, T* copy, bool more) const {
     constexpr std::int64_t width = panel_width<height, T>;
-    const Matrix<T> y{part.y, part.k, part.m, part.y_row, y_column};
-    if (part.m == width && y_column == 1 && part.n >= 2 * height) {
-      tile<height, tile_vectors(height), false, Strategy::copying>(part, 0, 0, copy);
-      part.activate_rows(height);
-      part.skip_rows(height);
+    const Matrix<From> y{from, part.k, part.m, part.y_row, y_column};
+    part.soon = copy;
+    if constexpr (widens) {
+      widen_matrix(y, copy, width, how);
     } else {
-      copy_matrix(y, copy, width);
+      part.y = from;
+      if (part.m == width && y_column == 1 && part.n >= 2 * height) {
+        tile<height, tile_vectors(height), false, Strategy::copying>(part, 0, 0, copy);
+        part.activate_rows(height);
+        part.skip_rows(height);
+      } else {
+        copy_matrix(y, copy, width);
+      }
+      if (more && tall && y_column == 1) {
+        part.soon = y.data + width;
+        part.soon_row = y.row;
+        part.soon_lines = tile_vectors(height);
+      }
     }
-    part.y = part.soon = copy;
+    part.y = copy;
     part.y_row = width;
-    if (more && tall && y_column == 1) {
-      part.soon = y.data + width;
-      part.soon_row = y.row;
-      part.soon_lines = tile_vectors(height);
-    }
-    kernels::REEL_ISA::multiply<Strategy::fetching>(part, height);
+    if constexpr (widens)
+      multiply_copied(part, height);
+    else
+      kernels::REEL_ISA::multiply<Strategy::fetching>(part, height);
   }
 };
 }  // namespace reel::kernels::REEL_ISA

@@ -80,6 +80,8 @@ static_assert(sizeof(KernelResult) <= 64,
 template <class Queue>
 using KernelOn = KernelResult (*)(const KernelCallOn<Queue>&);
 using Kernel = KernelOn<NoQueue>;
+/// Whether a kernel computes this call, which has tensors of 16 bits, without float32 copies.
+using TakesHalves = bool (*)(const KernelCall&);
 
 /// One pass of a pointwise op over n contiguous elements, or of its gradient, whose inputs are dy,
 /// x, y (null for one input) and out, each only if needed. `how` is a sum of what follows. The

@@ -109,7 +109,8 @@ class Kernels {
   /// Whether there is a kernel for the op's value.
   bool computes() const { return has(Part::value) || tiles; }
 
-  const Tiles* tiles = nullptr;  // of a pointwise op on the CPU, instead of kernels
+  const Tiles* tiles = nullptr;        // of a pointwise op on the CPU, instead of kernels
+  TakesHalves takes_halves = nullptr;  // of the kernel of the value on the CPU; null: never
 
  private:
   void (*kernels_[parts])() = {};

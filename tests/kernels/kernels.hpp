@@ -61,11 +61,14 @@ inline const Tiles* find_tiles(const InstructionSet& set, std::string_view op) {
   return nullptr;
 }
 /// Finds a kernel by its name: "softmax", "softmax.d".
-inline Kernel find_kernel(const InstructionSet& set, std::string_view name) {
+inline kernels::NamedKernel find_named(const InstructionSet& set, std::string_view name) {
   for (auto* family = set.families; *family; ++family)
     for (auto* entry = (*family)->kernels; entry && entry->name; ++entry)
-      if (entry->name == name) return entry->kernel;
-  return nullptr;
+      if (entry->name == name) return *entry;
+  return {nullptr, nullptr};
+}
+inline Kernel find_kernel(const InstructionSet& set, std::string_view name) {
+  return find_named(set, name).kernel;
 }
 /// The kernel of an op, and that of its gradient.
 struct KernelPair {
