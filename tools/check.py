@@ -117,7 +117,8 @@ def budgets():
 def sets():
     """All tests under the instruction sets of this machine but the widest, which `./dev test` runs."""
     flags = set(re.search(r"^flags\s*:(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1].split())
-    known = [name for name, flag in (("sse4", "sse4_2"), ("avx2", "avx2"), ("avx512", "avx512vl")) if flag in flags]
+    sets = ("sse4", "sse4_2"), ("avx2", "avx2"), ("avx512", "avx512vl"), ("amx or bf16", "avx512_bf16")
+    known = [name for name, flag in sets if flag in flags]
     if whole():
         for name in known[:-1]:
             tests("check", "--setup", name)

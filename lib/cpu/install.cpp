@@ -6,6 +6,8 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace reel::kernels {
@@ -22,6 +24,12 @@ REEL_DECLARE(avx2)
 #ifdef REEL_HAVE_avx512
 REEL_DECLARE(avx512)
 #endif
+#ifdef REEL_HAVE_bf16
+REEL_DECLARE(bf16)
+#endif
+#ifdef REEL_HAVE_amx
+REEL_DECLARE(amx)
+#endif
 #ifdef REEL_HAVE_neon
 REEL_DECLARE(neon)
 #endif
@@ -35,6 +43,35 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 #endif
+#ifdef REEL_HAVE_avx512
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
+/// Leaf 7 of cpuid, some of whose bits clang 14 cannot ask for by name.
+struct Leaf7 {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+
+  explicit Leaf7(unsigned part) { __get_cpuid_count(7, part, &a, &b, &c, &d); }
+};
+#endif
+#ifdef REEL_HAVE_bf16
+bool has_bf16() { return has_avx512() && Leaf7(1).a >> 5 & 1; }
+/// Intel's processors since 2023, which have float16 too, take four times as long for a product of
+/// pairs as for one of float32. Those of AMD, and Intel's Cooper Lake, take as long.
+bool has_fast_bf16() { return __builtin_cpu_is("amd") || !(Leaf7(0).d >> 23 & 1); }
+#endif
+#ifdef REEL_HAVE_amx
+/// Whether the system would give the registers of AMX too. The first product asks for them.
+bool has_amx() {
+  constexpr unsigned bf16 = 1u << 22, tiles = 1u << 24;
+  constexpr long get_supported = 0x1021, registers = 18;  // ARCH_GET_XCOMP_SUPP, XTILEDATA
+  std::uint64_t has = 0;
+  return has_bf16() && (Leaf7(0).d & (bf16 | tiles)) == (bf16 | tiles) &&
+         syscall(SYS_arch_prctl, get_supported, &has) == 0 && has >> registers & 1;
+}
+#endif
 constexpr InstructionSet compiled[] = {
 #ifdef REEL_HAVE_sse4
     {"sse4", [] { return __builtin_cpu_supports("sse4.2") != 0; }, sse4::families},
@@ -45,13 +82,13 @@ constexpr InstructionSet compiled[] = {
      avx2::families},
 #endif
 #ifdef REEL_HAVE_avx512
-    {"avx512",
-     [] {
-       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-     },
-     avx512::families},
+    {"avx512", has_avx512, avx512::families},
+#endif
+#ifdef REEL_HAVE_bf16
+    {"bf16", has_bf16, bf16::families, has_fast_bf16},
+#endif
+#ifdef REEL_HAVE_amx
+    {"amx", has_amx, amx::families},
 #endif
 #ifdef REEL_HAVE_neon
     {"neon", [] { return true; }, neon::families},
@@ -73,7 +110,9 @@ Choice choose() {
   for (const InstructionSet& set : compiled) {
     if (!set.supported()) continue;
     known.append(known.empty() ? "" : ", ").append(set.name);
-    if (!asked || !*asked || std::string_view(asked) == set.name) choice.set = &set;
+    const bool any = !asked || !*asked,
+               wanted = any ? !set.pays || set.pays() : asked == std::string_view(set.name);
+    if (wanted) choice.set = &set;
   }
   if (choice.set) return choice;
   if (asked && *asked && !known.empty())
