@@ -466,9 +466,16 @@ void products(const KernelCall& call, const Body* z, Tile activation) {
   for_each_product<T>(call, z, static_cast<std::int64_t>(grain),
                       [](auto&... matrices) { product(matrices...); });
 }
+/// False for the set that is compiled for size: it makes float32 copies of whole operands.
+#if defined(__AVX2__) || defined(__aarch64__)
+constexpr bool widens_blocks = true;
+#else
+constexpr bool widens_blocks = false;
+#endif
 KernelResult by_dtype(const KernelCall& call, const Body* z, Tile activation = nullptr) {
-  if (is_half(call.output().dtype)) [[unlikely]]
-    return half_products(call, z, activation);
+  if constexpr (widens_blocks)
+    if (is_half(call.output().dtype)) [[unlikely]]
+      return half_products(call, z, activation);
   return with_floating(call.output().dtype,
                        [&]<class T>(Type<T>) { products<T>(call, z, activation); });
 }
@@ -482,9 +489,10 @@ KernelResult dense(const KernelCall& call) {
   return by_dtype(call, &call.input(2), activation_pass(activation, computed(call.output().dtype)));
 }
 
-const NamedKernel kernels[] = {{"matmul", matmul, takes_halves},
-                               {"matmul_add", matmul_add, takes_halves},
-                               {"dense", dense, takes_halves},
+constexpr TakesHalves takes = widens_blocks ? takes_halves : nullptr;
+const NamedKernel kernels[] = {{"matmul", matmul, takes},
+                               {"matmul_add", matmul_add, takes},
+                               {"dense", dense, takes},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family matmul_family;

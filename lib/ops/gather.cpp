@@ -134,7 +134,7 @@ Tensor positions(const Shape& shape, std::int64_t length, int seed) {
   return reshape(x - where(x % 2 == 0, length, 0), shape);  // half of them from the end
 }
 
-void take_samples(SampleList out) {
+[[gnu::cold]] void take_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({4}), Shape({2, 3})})
     for (int axis : {0, -1})
       for (const auto layout :
@@ -144,7 +144,7 @@ void take_samples(SampleList out) {
   sample(out, {drawn({1, 3}), positions({2}, 1, 0)},
          [](const std::vector<Tensor>& in) { return take(in[0], in[1]); });
 }
-void lookup_samples(SampleList out) {
+[[gnu::cold]] void lookup_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({4}), Shape({2, 3})})
     for (const auto layout : {Layout::plain, Layout::transposed, Layout::repeated})
       sample(out, {drawn({4, 3}, layout), positions(shape, 4, 1)},
@@ -152,7 +152,7 @@ void lookup_samples(SampleList out) {
   sample(out, {drawn({1, 3}), positions({2}, 1, 0)},
          [](const std::vector<Tensor>& in) { return lookup(in[0], in[1]); });
 }
-void gather_samples(SampleList out) {
+[[gnu::cold]] void gather_samples(SampleList out) {
   for (const Shape& shape : {Shape({4, 4}), Shape({2, 3}), Shape({0, 4}), Shape({1, 1})})
     for (int axis : {0, 1})
       for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed})
@@ -161,7 +161,7 @@ void gather_samples(SampleList out) {
   sample(out, {drawn({1, 3}), positions({2, 3}, 1, 0)},
          [](const std::vector<Tensor>& in) { return gather(in[0], in[1], 0); });
 }
-void scatter_samples(SampleList out) {
+[[gnu::cold]] void scatter_samples(SampleList out) {
   for (const Shape& shape : {Shape({3}), Shape({1}), Shape({2, 2}), Shape({0}), Shape()})
     for (const auto layout : {Layout::plain, Layout::transposed, Layout::reversed}) {
       Shape updates = shape;
@@ -176,7 +176,7 @@ void scatter_samples(SampleList out) {
              [](const std::vector<Tensor>& in) { return scatter_add(in[0], in[2], in[1]); });
     }
 }
-void scatter_elements_samples(SampleList out) {
+[[gnu::cold]] void scatter_elements_samples(SampleList out) {
   for (const Shape& shape : {Shape({4, 4}), Shape({2, 3}), Shape({0, 4}), Shape({1, 1})})
     for (int axis : {0, 1})
       for (const auto layout : {Layout::plain, Layout::reversed})
@@ -185,7 +185,7 @@ void scatter_elements_samples(SampleList out) {
                  return run(scatter_elements_op, {in[0], in[1]}, UnTakeOptions{{4, 4}, axis});
                });
 }
-void flat_positions_samples(SampleList out) {
+[[gnu::cold]] void flat_positions_samples(SampleList out) {
   const auto of = [](const std::vector<Tensor>& in) {
     return run(flat_positions_op, Operands(in), ShapeOptions{{4, 5}});
   };
@@ -194,13 +194,13 @@ void flat_positions_samples(SampleList out) {
     sample(out, {positions({3, 1}, 4, 2), positions(shape, 5, 3)}, of);
   }
 }
-void check_range_samples(SampleList out) {
+[[gnu::cold]] void check_range_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({7}), Shape({3, 2})})
     sample(out, {positions(shape, 4, 0)}, [](const std::vector<Tensor>& in) {
       return run(check_range_op, {in[0]}, RangeOptions{-4, 3, "x"});
     });
 }
-void one_hot_samples(SampleList out) {
+[[gnu::cold]] void one_hot_samples(SampleList out) {
   for (const Shape& shape : {Shape(), Shape({0}), Shape({3}), Shape({2, 2})})
     sample(out, {positions(shape, 5, 0) % 5},
            [](const std::vector<Tensor>& in) { return one_hot(in[0], 5, DType::float64); });

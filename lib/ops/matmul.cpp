@@ -85,7 +85,7 @@ Tensor vector_product(const Operand& x, const Operand& y, const Shape& x_shape,
   return squeeze(product, row ? -2 : -1);
 }
 
-void matmul_samples(SampleList out) {
+[[gnu::cold]] void matmul_samples(SampleList out) {
   using enum Layout;
   const std::pair<ShapeAndLayout, ShapeAndLayout> cases[] = {
       {{{3}}, {{3}}},
@@ -119,7 +119,7 @@ void matmul_samples(SampleList out) {
 
 /// Calls of f on x, y and z in all layouts, with z in all shapes.
 template <class F>
-void add_samples(SampleList out, const F& f) {
+[[gnu::cold]] void add_samples(SampleList out, const F& f) {
   using enum Layout;
   const ShapeAndLayout cases[][3] = {{{{2, 3}}, {{3, 4}}, {{4}}},
                                      {{{2, 3}}, {{3, 4}}, {{2, 4}}},
@@ -140,8 +140,8 @@ void add_samples(SampleList out, const F& f) {
             drawn(z.shape, z.layout, {}, 5)},
            [f](const std::vector<Tensor>& in) { return f(in[0], in[1], in[2]); });
 }
-void matmul_add_samples(SampleList out) { add_samples(out, matmul_add); }
-void dense_samples(SampleList out) {
+[[gnu::cold]] void matmul_add_samples(SampleList out) { add_samples(out, matmul_add); }
+[[gnu::cold]] void dense_samples(SampleList out) {
   for (const Activation activation :
        {Activation::relu, Activation::sigmoid, Activation::tanh, Activation::none})
     add_samples(out, [activation](const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -37,7 +37,7 @@ void gates_shape(Inference& call) {
 using Cell = HiddenAndCell (*)(const std::vector<Tensor>&);
 
 /// Samples that use both results, and only one of them, so that the other has no gradient.
-void cell_samples(SampleList out, Cell f, unsigned cell_count) {
+[[gnu::cold]] void cell_samples(SampleList out, Cell f, unsigned cell_count) {
   using enum Layout;
   const ShapeAndLayout cells[] = {{{1}},
                                   {{3}},

@@ -92,7 +92,7 @@ void extreme_samples(SampleList out, ReducingFunction f) {
   reduce_samples(out, f, {.empty = false, .equal = false});
 }
 
-void sum_to_samples(SampleList out) {
+[[gnu::cold]] void sum_to_samples(SampleList out) {
   const std::pair<ShapeAndLayout, Shape> cases[] = {{{{}}, {}},
                                                     {{{3}}, {}},
                                                     {{{0}}, {1}},
