@@ -10,6 +10,7 @@
 
 #include "autograd/deferred.hpp"
 #include "autograd/gradient_call.hpp"
+#include "lib/body/dtypes.hpp"
 #include "lib/gate/marks.hpp"
 #include "lib/table/passes.hpp"
 
@@ -131,7 +132,7 @@ class Playback {
     return value - first_value_ < slots_.size() ? &slots_[value - first_value_] : nullptr;
   }
   bool follows(const InputSlot& input) const {
-    if (!input.tracked || input.record < start_ || !is_floating(input.dtype)) return false;
+    if (!input.tracked || input.record < start_ || !has_floating_bit(input.dtype)) return false;
     if (input.followed) return true;
     const Record& made = (*context_.reel)[input.record];
     return (made.tapes | made.watchers) & tape_;

@@ -16,7 +16,7 @@ import tempfile
 
 # What a call took when it was last looked at, and a tenth more.
 BUDGETS = {"add": 363, "add_recorded": 626, "product": 977, "product_recorded": 1755, "transpose": 251,
-           "square": 3311}
+           "square": 3316}
 FEW, MANY = 1000, 3000
 
 

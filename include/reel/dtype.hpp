@@ -78,7 +78,7 @@ struct DTypeTraits {
   bool floating;    // holds numbers with a fraction
   bool arithmetic;  // ops compute in it
 };
-constexpr DTypeTraits traits_of(DType dtype) {
+[[gnu::always_inline]] constexpr DTypeTraits traits_of(DType dtype) {
   switch (dtype) {
     case DType::boolean:
       return {1, false, true};

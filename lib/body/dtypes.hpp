@@ -71,6 +71,17 @@ static_assert(
     }(),
     "with_element(), size_of() and dtype_of() agree");
 
+/// is_floating() as the test of one bit, for the paths whose instructions are counted.
+constexpr bool has_floating_bit(DType dtype) { return (static_cast<unsigned>(dtype) & 4) != 0; }
+static_assert(
+    [] {
+      for (int i = 0; i < dtype_count; ++i)
+        if (const auto dtype = static_cast<DType>(i); has_floating_bit(dtype) != is_floating(dtype))
+          return false;
+      return true;
+    }(),
+    "floating dtypes have bit 2, and others do not");
+
 /// Calls f(Type<Unit>()) for the unsigned type of 1, 2, 4 or 8 bytes. Kernels that only move
 /// elements compute with it instead of each dtype of its size.
 template <class F>

@@ -377,16 +377,19 @@ constexpr Tile gradient_tile_of() {
   else
     return nullptr;
 }
-/// tile(Type<T>()) for the elements of each dtype.
-template <class TileOf>
-constexpr void fill_tiles(Tile (&tiles)[dtype_count], const TileOf& tile) {
-  const ByDType<Tile> by = by_dtype<Tile>(tile);
-  for (int i = 0; i < dtype_count; ++i) tiles[i] = by.of[i];
+/// The tile of input 0 or 1 for the elements of each dtype.
+template <class F, int input>
+constexpr void fill_gradient(Tiles& tiles) {
+  const ByDType<Tile> by =
+      by_dtype<Tile>([]<class T>(Type<T>) { return gradient_tile_of<F, input, T>(); });
+  for (int i = 0; i < dtype_count; ++i) tiles.gradient[i][input] = by.of[i];
 }
+/// tile(Type<T>()) for the elements of each dtype.
 template <class TileOf>
 constexpr Tiles tiles_by(const TileOf& tile) {
   Tiles tiles;
-  fill_tiles(tiles.value, tile);
+  const ByDType<Tile> by = by_dtype<Tile>(tile);
+  for (int i = 0; i < dtype_count; ++i) tiles.value[i] = by.of[i];
   return tiles;
 }
 template <class F>
@@ -396,8 +399,8 @@ inline constexpr StageFunctions stage_functions = stage_functions_of<
 template <class F>
 constexpr Tiles tiles_of() {
   Tiles tiles = tiles_by([]<class T>(Type<T>) { return tile_of<F, T>(); });
-  fill_tiles(tiles.gradient[0], []<class T>(Type<T>) { return gradient_tile_of<F, 0, T>(); });
-  fill_tiles(tiles.gradient[1], []<class T>(Type<T>) { return gradient_tile_of<F, 1, T>(); });
+  fill_gradient<F, 0>(tiles);
+  fill_gradient<F, 1>(tiles);
   tiles.slow = is_slow<F>;
   if constexpr (stage_functions<F>.value || stage_functions<F>.gradient[0])
     tiles.stages = &stage_functions<F>;

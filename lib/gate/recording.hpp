@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Adds a record to the reel.
 #pragma once
+#include "lib/body/dtypes.hpp"
 #include "lib/flow/context.hpp"
 #include "lib/gate/gate.hpp"
 
@@ -19,7 +20,7 @@ struct Origin {
   std::uint32_t record = reel.find(*body);
   if (x.kind() == Operand::Kind::variable) {
     const std::uint64_t tapes = reel.watching_variables & reel.active;
-    if (tapes && is_floating(body->dtype) && !reel.watches(record, tapes))
+    if (tapes && has_floating_bit(body->dtype) && !reel.watches(record, tapes))
       record = reel.watch(body, &Access::cell(x.variable()), tapes, context.site_of(x.caller()));
   }
   Tensor* const temporary =

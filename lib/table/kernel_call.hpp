@@ -111,7 +111,7 @@ using TransposedPass = void (*)(const TransposedPair&);
 /// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.
 struct Tiles {
   Tile value[dtype_count] = {};
-  Tile gradient[2][dtype_count] = {};   // for input 0 and 1
+  Tile gradient[dtype_count][2] = {};   // for input 0 and 1
   TransposedPass transposed = nullptr;  // of float32, where vectors are large enough to pay
   bool slow = false;                    // worth sharing among threads before memory is
   const Stages* stages = nullptr;       // of float32; null where there is none

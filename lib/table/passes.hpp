@@ -28,22 +28,24 @@ inline HostBackend& host_backend() {
 
 /// One of an op's passes for each dtype. A dtype of 16 bits without a pass of its own takes that of
 /// float32.
-inline Pass pass_among(const Tiles& tiles, const Tile (&by)[dtype_count], DType dtype) {
-  if (const Tile tile = by[static_cast<int>(dtype)]) [[likely]]
+template <class TileOf>
+inline Pass pass_among(const Tiles& tiles, DType dtype, const TileOf& tile_of) {
+  if (const Tile tile = tile_of(static_cast<int>(dtype))) [[likely]]
     return {&tiles, tile};
   if (!is_half(dtype)) return {};
-  return {&tiles, by[static_cast<int>(DType::float32)],
+  return {&tiles, tile_of(static_cast<int>(DType::float32)),
           dtype == DType::float16 ? pass_float16 : pass_bfloat16};
 }
-/// The pass that computes a pointwise op over contiguous elements of this dtype, or none.
-inline Pass pass_of(const Op& op, DType dtype) {
-  const Tiles* const tiles = op.on_cpu().tiles;
-  return tiles ? pass_among(*tiles, tiles->value, dtype) : Pass();
+inline Pass value_pass_of(const Tiles* tiles, DType dtype) {
+  return tiles ? pass_among(*tiles, dtype, [=](int i) { return tiles->value[i]; }) : Pass();
 }
+/// The pass that computes a pointwise op over contiguous elements of this dtype, or none.
+inline Pass pass_of(const Op& op, DType dtype) { return value_pass_of(op.on_cpu().tiles, dtype); }
 /// The pass of the gradient of input 0 or 1; none where these kernels have none.
 inline Pass gradient_pass_of(const Kernels& kernels, int input, DType dtype) {
   const Tiles* const tiles = kernels.tiles;
-  return tiles ? pass_among(*tiles, tiles->gradient[input], dtype) : Pass();
+  return tiles ? pass_among(*tiles, dtype, [=](int i) { return tiles->gradient[i][input]; })
+               : Pass();
 }
 /// pass_of() for the fast path: none where a user has registered another kernel, and none where
 /// elements are converted.
@@ -51,9 +53,7 @@ inline Pass fast_pass_of(const Op& op, DType dtype) {
   return {op.fast, op.fast ? op.fast->value[static_cast<int>(dtype)] : nullptr};
 }
 /// fast_pass_of(), also where elements are converted.
-inline Pass any_fast_pass_of(const Op& op, DType dtype) {
-  return op.fast ? pass_among(*op.fast, op.fast->value, dtype) : Pass();
-}
+inline Pass any_fast_pass_of(const Op& op, DType dtype) { return value_pass_of(op.fast, dtype); }
 /// Whether passes compute the op on the CPU. A pass of a value replaces its output; a kernel of an
 /// op that accumulates can add to it.
 inline bool has_passes(const Op& op) { return op.on_cpu().tiles; }

@@ -45,8 +45,9 @@ bool cpu_computes(const Op& op, Part part) {
   if (part == Part::value) return kernels.computes();
   if (kernels.has(part)) return true;
   if (!kernels.tiles || part == Part::gradients) return false;
-  const auto& tiles = kernels.tiles->gradient[part == Part::gradient_1];
-  return std::any_of(std::begin(tiles), std::end(tiles), [](Tile tile) { return tile; });
+  const auto& tiles = kernels.tiles->gradient;
+  return std::any_of(std::begin(tiles), std::end(tiles),
+                     [=](const auto& tile) { return tile[part == Part::gradient_1]; });
 }
 /// What the CPU computes and a CUDA device does not.
 std::string missing_kernels() {

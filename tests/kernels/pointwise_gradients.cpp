@@ -39,10 +39,10 @@ void check_gradient(const Formula<T>& f, int input, Gradient<T> gradient,
   INFO("gradient " << input << " of " << f.name << " on " << set.name);
   const Tiles* const tiles = find_tiles(set, f.name);
   if (!gradient) {
-    for (const Tile none : tiles->gradient[input]) CHECK(!none);
+    for (const auto& none : tiles->gradient) CHECK(!none[input]);
     return;
   }
-  const Tile tile = tiles->gradient[input][static_cast<int>(dtype_of<T>())];
+  const Tile tile = tiles->gradient[static_cast<int>(dtype_of<T>())][input];
   REQUIRE(tile);
   const double tolerance = f.name == Power::name || f.rough ? 8 : 0;
   for (const std::int64_t n : counts)

@@ -60,7 +60,7 @@ void check_op(const kernels::NamedTiles& op) {
     if (name != "where") CHECK(raised<T>(value, name == "lerp" ? 3 : 2, 0, range) == "");
   }
   for (int input = 0; input < 2; ++input)
-    if (const Tile gradient = op.tiles->gradient[input][dtype]) {
+    if (const Tile gradient = op.tiles->gradient[dtype][input]) {
       INFO("gradient of input " << input);
       CHECK(raised<T>(gradient, 4, 0, range) == "");
       CHECK(raised<T>(gradient, 4, pass_adds, range) == "");

@@ -97,10 +97,10 @@ void plant_tiles(const Cases& cases, Op& op, Tally& tally) {
   const int type = static_cast<int>(DType::float64);
   for (int i = 0; i < std::min(op.arity, 2); ++i) {
     // An op that passes dy on unchanged calls no tile.
-    if (!right->gradient[i][type] || op.gradient.passes >> i & 1) continue;
-    planted.tile = right->gradient[i][type];
+    if (!right->gradient[type][i] || op.gradient.passes >> i & 1) continue;
+    planted.tile = right->gradient[type][i];
     Tiles wrong = *right;
-    wrong.gradient[i][type] = wrong_tile;
+    wrong.gradient[type][i] = wrong_tile;
     op.on_cpu().tiles = &wrong;
     const bool both = (op.gradient.needs.of[i] & 3) == 3 && op.arity == 2;
     for (Fault fault : kernel_faults) {

@@ -26,6 +26,7 @@ constexpr bool is_known_by_type() {
       return Known{sizeof(T), !std::is_integral_v<T>, !stored};
     });
     if (known != Known{size_of(dtype), is_floating(dtype), has_arithmetic(dtype)}) return false;
+    if (is_half(dtype) != (known.floating && known.size == 2)) return false;
   }
   return true;
 }
