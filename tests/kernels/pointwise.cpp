@@ -124,8 +124,8 @@ void check_how(const kernels::NamedTiles& op) {
     if (const Tile value = op.tiles->value[dtype])
       check_how<T>(name, value, name == "lerp" || name == "where" ? 3 : 2, flags);
   for (const unsigned flags : {0u, pass_streams, pass_adds})
-    for (const auto& gradient : op.tiles->gradient)
-      if (gradient[dtype]) check_how<T>(name, gradient[dtype], 4, flags);
+    for (const Tile gradient : op.tiles->gradient[dtype])
+      if (gradient) check_how<T>(name, gradient, 4, flags);
 }
 
 template <class... F>
