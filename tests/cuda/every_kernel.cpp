@@ -85,7 +85,7 @@ void run_every_kernel() {
       integers < x.to(DType::float64);
   integers & 3, integers | 1, integers ^ integers, ~integers;
   both_ways({x, y}, [&] { return where(truth, x, y); });
-  x.to(DType::float64), integers.to(DType::float32), transpose(x) + 0;
+  x.to(DType::float64), integers.to(DType::float32), x.to(DType::int8), transpose(x) + 0;
   for (const Axes axes : {Axes({0}), Axes({1}), Axes({0, 1})}) {
     for (const auto reduce : {static_cast<Tensor (*)(Operand, Axes, Keepdims)>(sum),
                               static_cast<Tensor (*)(Operand, Axes, Keepdims)>(mean),
@@ -249,7 +249,8 @@ void run_ragged_grids() {
   integers + integers, integers * 7, integers >= integers, integers < integers;
   both_ways({doubles}, [&] { return sqrt(doubles); });
   doubles == doubles, doubles - doubles;
-  doubles.to(DType::float32), integers.to(DType::float64), full({n}, 3, DType::float64);
+  doubles.to(DType::float32), integers.to(DType::float64), doubles.to(DType::int16),
+      full({n}, 3, DType::float64);
   for (const DType dtype : {DType::float32, DType::float64}) {
     const Tensor part = zeros({4 * n + (dtype == DType::float64)}, dtype);
     concat({part, part}, 0);

@@ -17,7 +17,7 @@ std::string run(const std::string& request, const std::string& lines = "") {
   std::ofstream(input) << lines;
   const std::string command = "REEL_DEBUG='" + request + "' '" + build_folder() +
                               "/tests/debug_program' 2>&1 <'" + input + "'";
-  const std::string text = output_of(command);
+  const std::string text = output_and_status(command);
   std::filesystem::remove(input);
   return text;
 }

@@ -18,7 +18,7 @@ inline std::string log_file(const std::string& name) {
       .string();
 }
 /// What a command prints, and its status.
-inline std::string output_of(const std::string& command) {
+inline std::string output_and_status(const std::string& command) {
   std::FILE* const pipe = popen(command.c_str(), "r");
   REQUIRE(pipe);
   std::string text;
@@ -28,6 +28,6 @@ inline std::string output_of(const std::string& command) {
   return text + "status " + std::to_string(WEXITSTATUS(status)) + "\n";
 }
 inline std::string diff(const std::string& arguments) {
-  return output_of("'" + build_folder() + "/lib/debug/reel-diff' " + arguments + " 2>&1");
+  return output_and_status("'" + build_folder() + "/lib/debug/reel-diff' " + arguments + " 2>&1");
 }
 }  // namespace reel::tests
