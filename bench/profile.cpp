@@ -28,7 +28,7 @@ double median(std::vector<double> numbers) {
   std::nth_element(numbers.begin(), middle, numbers.end());
   return *middle;
 }
-/// Medians of 11 rounds. A profile and a Watch are whole: with their beginning and their end.
+/// Medians of 7 rounds. A profile and a Watch are whole: with their beginning and their end.
 template <class F>
 void row(const char* name, int times, const F& f) {
   const auto work = [&] {
@@ -46,7 +46,7 @@ void row(const char* name, int times, const F& f) {
     eager.push_back(time_of(work));
     ratio.push_back(time_of(g) / eager.back());
   };
-  for (int round = 0; round < 11; ++round) {
+  for (int round = 0; round < 7; ++round) {
     add(ratios[0], [&] { profile(work); });
     add(ratios[1], watched({}));
     add(ratios[2], watched({.statistics = true}));
@@ -99,6 +99,6 @@ int main() {
     GradientTape tape;
     adam.step(tape, nn::cross_entropy(third(second(first(images))), labels));
   });
-  char_rnn_row("Adam step of a char-RNN, 64x32x256", 64, 32, 256, 2);
+  char_rnn_row("Adam step of a char-RNN, 64x32x256", 64, 32, 256, 20);
   char_rnn_row("Adam step of a char-RNN, 20x4x128", 20, 4, 128, 20);
 }

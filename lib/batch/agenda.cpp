@@ -293,7 +293,7 @@ void Agenda::show(Node& node) {
     if (body && stand_ins_.made(*body)) show(*body, row_of(node, i));
   }
 }
-/// A trace around batched() gets to know the name.
+/// Shows `found` in a header. A trace around batched() learns that the two are one value.
 void Agenda::show(Body& header, const Tensor& found) {
   StandIns::show(header, found);
   for (Interceptor* each = outer_.interceptors; each; each = each->next)

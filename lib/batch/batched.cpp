@@ -257,12 +257,12 @@ class Batch {
     }
   }
 
-  const detail::Function<void(std::size_t)>& f_;
-  /// For a trace around batched().
+  /// A trace around batched() runs its function eagerly, and gives this reason.
   void cannot_follow(const char* what) {
     for (Interceptor* each = followers_; each; each = each->next) each->cannot_follow(what);
   }
 
+  const detail::Function<void(std::size_t)>& f_;
   Context& outer_;
   Interceptor* followers_;  // of the thread around batched(), such as a trace
   Modes modes_;
@@ -403,7 +403,7 @@ void Example::await(Body& body) {
   require_going_on();
   if (node->error) std::rethrow_exception(node->error);
 }
-/// A trace around batched() asks where the ops of the batch run.
+/// A trace around batched() records the read on the thread's own flow, where it records the ops.
 void Example::host_read(const Tensor& x, HostRead how) {
   await(*Access::body(x));
   if (!batch.followers_ || batch.stopped_) return;

@@ -14,10 +14,10 @@ Wire wire_of(DType dtype);
 /// message are used.
 Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const World& world,
                 const CallName& name, Caller caller);
-/// Registers the ops that collectives and steps of DataParallel in a trace are.
+/// Registers the ops by which a trace calls collectives and steps of DataParallel.
 void register_steps();
-void register_put();
-void register_finish();
+void register_put();     // puts a gradient into its bucket
+void register_finish();  // waits for the mean gradients
 /// broadcast() without a gradient.
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
 /// The gradient of all of a Variable.

@@ -18,20 +18,6 @@
 
 namespace reel::tests {
 namespace {
-struct Model {
-  nn::Embedding embed{11, 6};
-  nn::TreeLSTMCell cell{6, 6};
-  nn::Linear head{6, 3};
-  bool decides = false;
-  nn::LSTMState encode(const Tree& tree) const {
-    if (tree.children.empty()) return cell.leaf(embed(tensor({tree.word})));
-    nn::LSTMState state = cell(encode(tree.children[0]), encode(tree.children[1]));
-    if (decides && bool(sum(state.h) > 0.05)) state.h = state.h * 0.5;
-    return state;
-  }
-  Tensor operator()(const Tree& tree) const { return head(encode(tree).h); }
-  REEL_FIELDS(embed, cell, head)
-};
 void check_alike(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -43,7 +29,7 @@ TEST_CASE("forests have the values and gradients of a loop, with decisions on va
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     seed(static_cast<std::uint64_t>(round));
-    Model model;
+    TreeModel model;
     model.decides = round % 2;
     const auto weights = parameters(model);
     std::vector<Tree> forest;
@@ -64,7 +50,7 @@ TEST_CASE("forests have the values and gradients of a loop, with decisions on va
 TEST_CASE("copies of one tree launch as many kernels as one") {
   std::mt19937 random(3);
   const Tree tree = grow(random, 8);
-  const Model model;
+  const TreeModel model;
   batched(std::vector<Tree>(2, tree), model);
   const std::int64_t one = batching_report().launches;
   batched(std::vector<Tree>(25, tree), model);

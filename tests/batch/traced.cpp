@@ -13,17 +13,6 @@
 
 namespace reel::tests {
 namespace {
-struct Model {
-  nn::Embedding embed{11, 6};
-  nn::TreeLSTMCell cell{6, 6};
-  nn::Linear head{6, 3};
-  nn::LSTMState encode(const Tree& tree) const {
-    if (tree.children.empty()) return cell.leaf(embed(tensor({tree.word})));
-    return cell(encode(tree.children[0]), encode(tree.children[1]));
-  }
-  Tensor operator()(const Tree& tree) const { return head(encode(tree).h); }
-  REEL_FIELDS(embed, cell, head)
-};
 /// Calls f and its traced form with each input. Values are equal, and later calls are replays.
 template <class F>
 std::string check_replayed(const F& f, const std::vector<Tensor>& inputs, std::size_t traces = 1) {
@@ -114,7 +103,7 @@ TEST_CASE("a traced training step of batched trees has the weights of an eager o
   const Tensor labels = tensor({0, 1, 2, 0, 1, 2});
   const auto train = [&](bool is_traced) {
     seed(5);
-    Model model;
+    TreeModel model;
     optim::Adam adam(parameters(model), {.learning_rate = 0.05});
     const auto step = [&](const Tensor& scale) {
       GradientTape tape;

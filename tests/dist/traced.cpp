@@ -84,6 +84,7 @@ TEST_CASE("ranks that capture, replay and check at different calls do not wait",
             for (int k = 0; k < 2; ++k) expected.push_back(static_cast<float>(call + 1));
             require(found == expected, "values of call " + std::to_string(call));
           }
+          require(traced.trace_count() == 1, "one capture");
         },
         {.timeout = 20});
 }
