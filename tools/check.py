@@ -372,8 +372,10 @@ def tidy():
 
 @check("weekly")
 def clang():
-    """The library and all tests, compiled by clang++."""
+    """The library and all tests, compiled by clang++; the library without precompiled headers, which hide includes."""
     need("check")
+    build("bare", "-Disa=native", "-Dcuda=disabled", "-Dtests=false", "-Dsamples=false", "-Db_pch=false",
+          env={"CXX": "clang++"}, targets=["libreel.a"])
     if build("clang", "-Disa=native", "-Dcuda=disabled", "-Dsamples=false", env={"CXX": "clang++"}):
         tests("clang", "--no-suite", "layout")
 
