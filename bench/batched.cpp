@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Trees one by one, by batched(), by parallel(), and batched by levels by hand: trees a second of
-// processor time, forward and backward.
+// processor time, forward and backward. Also a shift-reduce network, and trees with any number of
+// children.
 #include <fmt/format.h>
 #include <reel/reel.hpp>
 
@@ -17,13 +18,13 @@ struct Tree {
   std::int64_t word = 0, level = 0, place = 0;  // the place is a row of all states
   std::unique_ptr<Tree> left, right;
 };
-std::unique_ptr<Tree> grow(std::mt19937& random, unsigned leaves) {
+std::unique_ptr<Tree> grow(std::mt19937& random, std::uint64_t leaves) {
   auto tree = std::make_unique<Tree>();
   if (leaves == 1) {
     tree->word = random() % 1000;
     return tree;
   }
-  const unsigned left = 1 + random() % (leaves - 1);
+  const std::uint64_t left = 1 + random() % (leaves - 1);
   tree->left = grow(random, left);
   tree->right = grow(random, leaves - left);
   tree->level = 1 + std::max(tree->left->level, tree->right->level);
@@ -157,10 +158,276 @@ void row(const char* name, int width, int trees, int only = -1) {
       rate(together) / rate(one_by_one), rate(together) / rate(levels),
       rate(branches) / rate(one_by_one));
 }
+
+/// Seconds of processor time, of each way in turn.
+template <class... Ways>
+std::vector<double> measure(int steps, const Ways&... ways) {
+  std::vector<double> seconds(sizeof...(Ways));
+  for (int step = -2; step < steps; ++step) {
+    std::size_t i = 0;
+    const auto timed = [&](const auto& way) {
+      const double start = processor_seconds();
+      way(step + 2);
+      if (step >= 0) seconds[i] += processor_seconds() - start;
+      ++i;
+    };
+    (timed(ways), ...);
+  }
+  return seconds;
+}
+
+/// Shifts words, and reduces two states to one. The steps are those of the tree.
+struct Spinn {
+  nn::Embedding embed{1000, 128};
+  nn::LSTMCell tracker{192, 32};
+  nn::SPINNCell reduce{64, 32};
+  nn::Linear choose{32, 2};
+  REEL_FIELDS(embed, tracker, reduce, choose)
+
+  static void add_steps(const Tree& tree, std::vector<std::int64_t>& words,
+                        std::vector<bool>& reduces) {
+    if (tree.left) {
+      add_steps(*tree.left, words, reduces);
+      add_steps(*tree.right, words, reduces);
+    } else {
+      words.push_back(tree.word);
+    }
+    reduces.push_back(tree.left != nullptr);
+  }
+  /// The scores of all steps, and the root.
+  Tensor operator()(const Tree& tree) const {
+    std::vector<std::int64_t> words;
+    std::vector<bool> steps;
+    add_steps(tree, words, steps);
+    const std::vector<Tensor> rows = split(embed(tensor(words)), words.size());
+    const Tensor nothing = zeros({1, 64});
+    std::vector<nn::LSTMState> stack;
+    nn::LSTMState track = tracker.initial_state(1);
+    std::vector<Tensor> scores;
+    std::size_t next = 0;
+    const auto from_top = [&](std::size_t i) {
+      return i < stack.size() ? stack[stack.size() - 1 - i].h : nothing;
+    };
+    for (const bool reduces : steps) {
+      const Tensor coming = next < rows.size() ? rows[next](all, range(0, 64)) : nothing;
+      track = tracker(concat({coming, from_top(0), from_top(1)}, 1), track);
+      scores.push_back(choose(track.h));
+      if (reduces) {
+        const nn::LSTMState right = stack.back(), left = stack[stack.size() - 2];
+        stack.resize(stack.size() - 2);
+        stack.push_back(reduce(left, right, track.h));
+      } else {
+        stack.push_back({rows[next](all, range(0, 64)), rows[next](all, range(64, {}))});
+        ++next;
+      }
+    }
+    return concat({sum(square(stack[0].h)).reshape({1}), sum(square(concat(scores))).reshape({1})});
+  }
+};
+void shift_reduce() {
+  seed(1);
+  const Spinn model;
+  const auto weights = parameters(model);
+  std::mt19937 random(1);
+  std::vector<std::vector<std::unique_ptr<Tree>>> batches(32);
+  for (auto& batch : batches)
+    for (int i = 0; i < 16; ++i) batch.push_back(grow(random, 8 + random() % 18));
+  const auto seconds = measure(
+      30,
+      [&](int step) {
+        GradientTape tape;
+        std::vector<Tensor> found;
+        for (const auto& tree : batches[static_cast<std::size_t>(step)])
+          found.push_back(model(*tree));
+        tape.gradient(sum(concat(found)), weights);
+      },
+      [&](int step) {
+        GradientTape tape;
+        const auto found = batched(batches[static_cast<std::size_t>(step)],
+                                   [&](const auto& tree) { return model(*tree); });
+        tape.gradient(sum(concat(found)), weights);
+      });
+  fmt::print("shift-reduce, width 64, 16 trees: one by one {:.2f} ms, batched {:.2f} ms; {:.2f}\n{}",
+             seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[0] / seconds[1],
+             to_string(batching_report()));
+}
+
+/// A word at each node, and any number of children.
+struct Ragged {
+  std::int64_t word = 0, place = 0;
+  std::size_t level = 0;
+  std::vector<Ragged> children;
+};
+Ragged grow_ragged(std::mt19937& random, int depth) {
+  Ragged made;
+  made.word = random() % 1000;
+  for (auto left = depth ? 1 + random() % 3 : 0; left > 0; --left) {
+    made.children.push_back(grow_ragged(random, depth - 1 - static_cast<int>(random() % 2) % depth));
+    made.level = std::max(made.level, made.children.back().level + 1);
+  }
+  return made;
+}
+struct ChildSum {
+  nn::Embedding embed{1000, 64};
+  nn::ChildSumTreeLSTMCell cell{64, 64};
+  REEL_FIELDS(embed, cell)
+  nn::LSTMState operator()(const Ragged& tree) const {
+    std::vector<nn::LSTMState> states;
+    for (const Ragged& child : tree.children) states.push_back((*this)(child));
+    return cell(embed(tensor({tree.word})), states);
+  }
+  /// The cell's formulas, for all nodes of a level at once.
+  Tensor by_levels(std::vector<Ragged>& forest) const {
+    std::vector<std::vector<Ragged*>> levels;
+    const auto visit = [&](const auto& self, Ragged& tree) -> void {
+      for (Ragged& child : tree.children) self(self, child);
+      if (levels.size() <= tree.level) levels.resize(tree.level + 1);
+      levels[tree.level].push_back(&tree);
+    };
+    for (Ragged& tree : forest) visit(visit, tree);
+    Tensor h, c;
+    std::int64_t count = 0;
+    for (const auto& level : levels) {
+      std::vector<std::int64_t> words, children, parents;
+      for (std::size_t i = 0; i < level.size(); ++i) {
+        words.push_back(level[i]->word);
+        level[i]->place = count++;
+        for (const Ragged& child : level[i]->children) {
+          children.push_back(child.place);
+          parents.push_back(static_cast<std::int64_t>(i));
+        }
+      }
+      const auto word = split(matmul_add(embed(tensor(words)), cell.weight, cell.bias), 4, 1);
+      Tensor in = word[0], update = word[1], out = word[2], kept;
+      if (h.defined()) {
+        const Tensor at = tensor(children), of = tensor(parents);
+        const Tensor below = take(h, at);
+        const auto gates = split(
+            matmul(segment_sum(below, of, level.size()), cell.children), 3, 1);
+        in = in + gates[0], update = update + gates[1], out = out + gates[2];
+        kept = segment_sum(sigmoid(matmul_add(below, cell.forget, take(word[3], of))) * take(c, at),
+                           of, level.size());
+      }
+      Tensor state = sigmoid(in) * tanh(update);
+      if (kept.defined()) state = state + kept;
+      const Tensor made = sigmoid(out) * tanh(state);
+      h = h.defined() ? concat({h, made}) : made;
+      c = c.defined() ? concat({c, state}) : state;
+    }
+    std::vector<std::int64_t> roots;
+    for (const Ragged& tree : forest) roots.push_back(tree.place);
+    return take(h, tensor(roots));
+  }
+};
+void child_sums() {
+  seed(1);
+  const ChildSum model;
+  const auto weights = parameters(model);
+  std::mt19937 random(1);
+  std::vector<std::vector<Ragged>> batches(32);
+  for (auto& batch : batches)
+    for (int i = 0; i < 32; ++i) batch.push_back(grow_ragged(random, 3));
+  const auto train = [&](const auto& states_of) {
+    return [&](int step) {
+      GradientTape tape;
+      tape.gradient(sum(square(states_of(batches[static_cast<std::size_t>(step)]))), weights);
+    };
+  };
+  const auto recursion = [&](const std::vector<Ragged>& forest) {
+    std::vector<Tensor> found;
+    for (const Ragged& tree : forest) found.push_back(model(tree).h);
+    return concat(found);
+  };
+  const auto together = [&](const std::vector<Ragged>& forest) {
+    return concat(batched(forest, [&](const Ragged& tree) { return model(tree).h; }));
+  };
+  const auto by_hand = [&](std::vector<Ragged>& forest) { return model.by_levels(forest); };
+  const auto seconds = measure(30, train(recursion), train(together), train(by_hand));
+  fmt::print("child sums, width 64, 32 trees: recursion {:.2f} ms, batched {:.2f} ms, levels {:.2f} "
+             "ms; batched / levels {:.2f}\n{}",
+             seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[2] / 30 * 1e3,
+             seconds[1] / seconds[2], to_string(batching_report()));
+}
+
+/// A chain of characters. In a lattice, a word leads from the state before its first character to
+/// its last one.
+struct Chain {
+  struct Word {
+    std::size_t start;
+    std::int64_t word;
+  };
+  std::vector<std::int64_t> letters;
+  std::vector<std::vector<Word>> ends;  // the words that end at each letter
+};
+Chain grow_chain(std::mt19937& random, bool lattice) {
+  Chain made;
+  made.letters.resize(10 + random() % 20);
+  made.ends.resize(made.letters.size());
+  for (std::size_t i = 0; i < made.letters.size(); ++i) {
+    made.letters[i] = random() % 1000;
+    const std::size_t end = i + 1 + random() % 3;
+    if (lattice && random() % 2 && end < made.letters.size())
+      made.ends[end].push_back({i, static_cast<std::int64_t>(random() % 1000)});
+  }
+  return made;
+}
+struct Reader {
+  nn::Embedding embed{1000, 64};
+  nn::LSTMCell letters{64, 64}, words{64, 64};
+  nn::Linear join{128, 64, Activation::tanh};
+  REEL_FIELDS(embed, letters, words, join)
+  Tensor operator()(const Chain& chain) const {
+    std::vector<nn::LSTMState> states{letters.initial_state(1)};
+    for (std::size_t i = 0; i < chain.letters.size(); ++i) {
+      nn::LSTMState state = letters(embed(tensor({chain.letters[i]})), states.back());
+      for (const auto& [start, word] : chain.ends[i])
+        state.h = join(concat({state.h, words(embed(tensor({word})), states[start]).h}, 1));
+      states.push_back(state);
+    }
+    return states.back().h;
+  }
+};
+void chains(const char* name, bool lattice) {
+  seed(1);
+  const Reader model;
+  const auto weights = parameters(model);
+  std::mt19937 random(1);
+  std::vector<std::vector<Chain>> batches(32);
+  for (auto& batch : batches)
+    for (int i = 0; i < 25; ++i) batch.push_back(grow_chain(random, lattice));
+  std::int64_t launches = 0;
+  const auto seconds = measure(
+      30,
+      [&](int step) {
+        GradientTape tape;
+        std::vector<Tensor> found;
+        for (const Chain& each : batches[static_cast<std::size_t>(step)])
+          found.push_back(model(each));
+        tape.gradient(sum(square(concat(found))), weights, Unconnected::zero);
+      },
+      [&](int step) {
+        GradientTape tape;
+        const Tensor found = concat(batched(batches[static_cast<std::size_t>(step)], model));
+        launches += batching_report().launches;
+        tape.gradient(sum(square(found)), weights, Unconnected::zero);
+      });
+  fmt::print("{}, width 64, 25 examples: one by one {:.2f} ms, batched {:.2f} ms in {} launches; "
+             "{:.2f}\n",
+             name, seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, launches / 32,
+             seconds[0] / seconds[1]);
+}
 }  // namespace
 
 int main(int count, char** words) {
   set_num_threads(1);
+  if (count == 2) {
+    const std::string what = words[1];
+    if (what == "spinn") shift_reduce();
+    if (what == "sums") child_sums();
+    if (what == "chains") chains("chains", false);
+    if (what == "lattices") chains("lattices", true);
+    return 0;
+  }
   if (count == 5) {  // for a profiler: a cell, a width, trees, a way
     const int width = std::atoi(words[2]), trees = std::atoi(words[3]), way = std::atoi(words[4]);
     if (words[1] == std::string("nn"))
@@ -175,5 +442,8 @@ int main(int count, char** words) {
       row<nn::TreeLSTMCell>("nn's", width, trees);
       row<OwnCell>("own ", width, trees);
     }
-  fmt::print("the last batch: {}", to_string(batching_report()));
+  shift_reduce();
+  child_sums();
+  chains("chains", false);
+  chains("lattices", true);
 }

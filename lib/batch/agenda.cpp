@@ -2,6 +2,8 @@
 #include "lib/batch/agenda.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "lib/batch/gather.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/pool/process.hpp"
+#include "lib/table/options/axis.hpp"
 #include "lib/table/options/join.hpp"
 
 namespace reel::batch {
@@ -18,14 +21,18 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
   return hash ^ hash >> 29;
 }
-bool is_of(const Queue& queue, const Op& op, std::span<const Operand> operands, OptionsView options,
-           const SmallVector<const Cell*, 4>& cells) {
-  if (queue.op != &op || queue.kinds.size() != operands.size()) return false;
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    if (!fits(queue.kinds[i], operands[i], cells[i])) return false;
-  const OptionsView known = queue.options.view();
-  return known.type == options.type &&
-         (!known.type || equal_options(*known.type, known.data, options.data));
+/// Whether options are the same, in few instructions where many calls have them.
+bool are_equal(const OptionsView& a, const OptionsView& b) {
+  if (a.type != b.type) return false;
+  if (!a.type) return true;
+  if (a.type == &options_type<AxisOptions>)
+    return static_cast<const AxisOptions*>(a.data)->axis ==
+           static_cast<const AxisOptions*>(b.data)->axis;
+  if (a.type != &options_type<SliceOptions>) return equal_options(*a.type, a.data, b.data);
+  const auto &x = *static_cast<const SliceOptions*>(a.data),
+             &y = *static_cast<const SliceOptions*>(b.data);
+  return x.starts == y.starts && x.lengths == y.lengths && x.steps == y.steps &&
+         x.dropped == y.dropped && x.added == y.added;
 }
 Shape with_row(const Shape& shape) {
   SmallVector<std::int64_t, Shape::max_rank> lengths;
@@ -66,106 +73,131 @@ void give_block(void* block) {
     ::operator delete(block);
 }
 
-void Agenda::add(std::size_t example, Op& op, std::span<const Operand> operands,
+const Kind* Agenda::kind_of(const Kind& like) {
+  std::uint64_t hash = mixed(like.number, static_cast<std::uint64_t>(like.dtype) + 256 +
+                                              like.shape.rank() * 16 + like.is_number);
+  for (const std::int64_t length : like.shape)
+    hash = mixed(hash, static_cast<std::uint64_t>(length));
+  Kind*& first = kinds_by_hash_[(hash >> 20) % kinds_by_hash_.size()];
+  for (Kind* each = first; each; each = each->next)
+    if (*each == like) return each;
+  Kind& made = kinds_.emplace_back(like);
+  made.next = first;
+  return first = &made;
+}
+const Kind* Agenda::kind_of(const Body& body) {
+  return kind_of(Kind{.dtype = body.dtype, .device = body.device(), .shape = body.shape});
+}
+Agenda::Key Agenda::key_of(const Operand& x) {
+  if (x.kind() == Operand::Kind::variable) return {&Access::cell(x.variable())};
+  if (x.kind() == Operand::Kind::scalar) {
+    const Scalar& number = x.scalar();
+    const auto bits = is_floating(number.dtype()) ? std::bit_cast<std::uint64_t>(number.real())
+                                                  : static_cast<std::uint64_t>(number.integer());
+    return {kind_of(Kind{.is_number = true, .dtype = number.dtype(), .number = bits})};
+  }
+  const Body& body = *Access::body(x.tensor());
+  if (!values_.empty())
+    if (const auto value = values_.find(&body); value != values_.end())
+      return {&Access::cell(value->second->variable)};
+  Node* const maker = node_of(body);
+  return {maker ? maker->queue->kinds[StandIns::output_of(body)] : kind_of(body), maker};
+}
+
+void Agenda::add(std::uint32_t example, Op& op, std::span<const Operand> operands,
                  OptionsView options, Caller caller, SmallVector<Tensor, 2>& outputs) {
-  const auto number = static_cast<std::uint32_t>(nodes_.count());
-  Node& node = *nodes_.add();
-  node.site = caller;
-  node.example = example;
-  SmallVector<const Cell*, 4> cells(operands.size());
-  SmallVector<Tensor*, 4> ended(operands.size());
-  node.inputs = sources_.add(operands.size());
+  Keys keys(operands.size());
   std::uint64_t hash = mixed(reinterpret_cast<std::uintptr_t>(&op), 0);
   if (options.type == &options_type<SliceOptions>)
     for (const std::int64_t start : static_cast<const SliceOptions*>(options.data)->starts)
       hash = mixed(hash, static_cast<std::uint64_t>(start));
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Operand& x = operands[i];
-    Source& source = node.inputs[i];
-    if (x.kind() == Operand::Kind::scalar) continue;
-    cells[i] = cell_of(x);
-    if (cells[i]) {
-      hash = mixed(hash, reinterpret_cast<std::uintptr_t>(cells[i]));
-      continue;
-    }
-    if (Node* const maker = node_of(*Access::body(x.tensor()))) {
-      source.node = maker;
-      source.output = StandIns::output_of(*Access::body(x.tensor()));
-      node.depth = std::max(node.depth, maker->depth + 1);
-      if (maker->error && !node.error) node.error = maker->error;
-      // A temporary that ends with this call. Nothing will ask for its elements.
-      if (x.kind() == Operand::Kind::temporary && references(*Access::body(x.tensor())) == 2)
-        ended[i] = &maker->outputs[source.output];
-    } else {
-      source.known = x.tensor();
-    }
-    const Body& body = *Access::body(x.tensor());
-    hash = mixed(hash, static_cast<std::uint64_t>(body.dtype) + 256 + body.shape.rank() * 16);
-    for (const std::int64_t length : body.shape)
-      hash = mixed(hash, static_cast<std::uint64_t>(length));
+    keys[i] = key_of(operands[i]);
+    hash = mixed(hash, reinterpret_cast<std::uintptr_t>(keys[i].kind));
   }
+  const auto is_of = [&](const Queue& queue) {
+    if (queue.hash != hash || queue.op != &op || queue.keys.size() != keys.size()) return false;
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (queue.keys[i] != keys[i].kind) return false;
+    return are_equal(queue.options.view(), options);
+  };
   Queue*& first = by_hash_[(hash >> 20) % by_hash_.size()];
   Queue* queue = first;
-  while (queue && (queue->hash != hash || !is_of(*queue, op, operands, options, cells)))
-    queue = queue->next;
-  if (queue) {
-    for (const Tensor& made : queue->outputs)
-      outputs.push_back(stand_ins_.copy(made, number, static_cast<std::uint32_t>(outputs.size())));
-  } else {
-    stand_ins_.infer(op, operands, options, caller, number, outputs);
-    queue = &new_queue(op, operands, options, cells);
-    for (const Tensor& output : outputs)
-      queue->outputs.push_back(stand_ins_.copy(output, number, 0));
+  while (queue && !is_of(*queue)) queue = queue->next;
+  if (!queue) {
+    queue = &new_queue(op, operands, options, caller, keys);
     queue->hash = hash;
     queue->next = std::exchange(first, queue);
   }
-  for (const Tensor& output : outputs) node.outputs.push_back(output);
+  const auto number = static_cast<std::uint32_t>(nodes_.count());
+  Node& node = *nodes_.add();
   node.queue = queue;
-  for (Tensor* const each : ended)
-    if (each) *each = Tensor();
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    Source& source = node.inputs[i];
-    if (!source.node || source.node->error) continue;
-    source.launch = source.node->launch;
-    source.row = source.node->row;
-    if (source.launch) continue;
-    source.reader = &node;
-    source.next = std::exchange(source.node->readers, &source);
-    ++node.waiting;
+  node.site = caller;
+  node.example = example;
+  for (const Tensor& made : queue->outputs) {
+    outputs.push_back(stand_ins_.copy(made, number, static_cast<std::uint32_t>(outputs.size())));
+    node.outputs.push_back(outputs[outputs.size() - 1]);
   }
+  fill(node, operands, keys);
   ++queue->left;
   queue->depths += node.depth;
   ++queue->counts->calls;
   if (!node.waiting) queue->ready.push_back(&node);
 }
-const Cell* Agenda::cell_of(const Operand& x) const {
-  if (x.kind() == Operand::Kind::variable) return &Access::cell(x.variable());
-  if (values_.empty()) return nullptr;
-  const auto value = values_.find(Access::body(x.tensor()));
-  return value == values_.end() ? nullptr : &Access::cell(value->second->variable);
+/// The inputs of a call.
+void Agenda::fill(Node& node, std::span<const Operand> operands, const Keys& keys) {
+  node.inputs = sources_.add(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& x = operands[i];
+    if (node.queue->is_shared(i)) continue;
+    Source& source = node.inputs[i];
+    Node* const maker = keys[i].maker;
+    if (!maker) {
+      source.known = x.tensor();
+      continue;
+    }
+    const Body& body = *Access::body(x.tensor());
+    source.node = maker;
+    source.output = StandIns::output_of(body);
+    node.depth = std::max(node.depth, maker->depth + 1);
+    if (maker->error) {
+      if (!node.error) node.error = maker->error;
+    } else if (maker->launch) {
+      source.launch = maker->launch;
+      source.row = maker->row;
+    } else {
+      source.reader = &node;
+      source.next = std::exchange(maker->readers, &source);
+      ++node.waiting;
+    }
+    // A temporary that ends with this call. Nothing will ask for its elements.
+    if (x.kind() == Operand::Kind::temporary && references(body) == 2)
+      maker->outputs[source.output] = Tensor();
+  }
 }
 Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
-                         const SmallVector<const Cell*, 4>& cells) {
+                         Caller caller, const Keys& keys) {
+  SmallVector<Tensor, 2> outputs;
+  stand_ins_.infer(op, operands, options, caller, 0, outputs);
   Queue& made = queues_.emplace_back();
+  for (const Tensor& each : outputs) {
+    made.outputs.push_back(each);
+    made.kinds.push_back(kind_of(*Access::body(each)));
+  }
   made.op = &op;
   made.options = graph::KeptOptions(options);
   made.counts = &counts_[&op];
+  made.shared.resize(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& x = operands[i];
-    made.kinds.emplace_back();
-    made.shared.emplace_back();
-    Kind& kind = made.kinds[i];
-    if (x.kind() == Operand::Kind::scalar) {
-      kind.is_number = true;
-      kind.number = x.scalar();
-      made.shared[i].scalar = x.scalar();
-    } else if ((kind.variable = cells[i])) {
-      made.shared[i].variable = x.kind() == Operand::Kind::variable
-                                    ? x.variable()
-                                    : values_.find(Access::body(x.tensor()))->second->variable;
-    } else {
-      set(kind, *Access::body(x.tensor()));
-    }
+    made.keys.push_back(keys[i].kind);
+    Input& shared = made.shared[i];
+    if (x.kind() == Operand::Kind::scalar)
+      shared.scalar = x.scalar();
+    else if (x.kind() == Operand::Kind::variable)
+      shared.variable = x.variable();
+    else if (const auto value = values_.find(Access::body(x.tensor())); value != values_.end())
+      shared.variable = value->second->variable;
   }
   return made;
 }
@@ -173,6 +205,10 @@ Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView 
 /// The ready queue whose calls, ready or not, have the smallest mean depth; of several, the one
 /// with the most ready calls.
 Queue* Agenda::next_queue() {
+  static const int policy = [] {
+    const char* text = std::getenv("REEL_AGENDA");
+    return text ? std::atoi(text) : 0;
+  }();
   Queue* best = nullptr;
   for (Queue& each : queues_) {
     if (each.ready.empty()) continue;
@@ -182,7 +218,32 @@ Queue* Agenda::next_queue() {
     }
     const double a = static_cast<double>(each.depths) * static_cast<double>(best->left),
                  b = static_cast<double>(best->depths) * static_cast<double>(each.left);
-    if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
+    if (policy == 0) {
+      if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
+    } else {
+      if (each.ready.size() > best->ready.size() ||
+          (each.ready.size() == best->ready.size() && a < b))
+        best = &each;
+    }
+  }
+  if (policy == 2 && best) {
+    std::vector<Queue*> seen{best};
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Queue& each : queues_) {
+        if (each.ready.empty() || std::find(seen.begin(), seen.end(), &each) != seen.end())
+          continue;
+        bool leads = false;
+        for (Node* call : each.ready)
+          for (Source* read = call->readers; read && !leads; read = read->next)
+            leads = read->reader->queue == best && read->reader->waiting == 1;
+        if (!leads) continue;
+        best = &each;
+        seen.push_back(best);
+        changed = true;
+        break;
+      }
+    }
   }
   return best;
 }
@@ -213,7 +274,7 @@ void Agenda::end(Node& node) {
     if (node.error && !reader.error) reader.error = node.error;
     if (!--reader.waiting) reader.queue->ready.push_back(&reader);
   }
-  for (std::size_t i = 0; i < queue.kinds.size(); ++i) node.inputs[i].known = Tensor();
+  for (std::size_t i = 0; i < queue.keys.size(); ++i) node.inputs[i].known = Tensor();
   for (Tensor& output : node.outputs)  // nothing else can ask for it
     if (output.defined() && references(*Access::body(output)) == 1) output = Tensor();
 }
@@ -244,7 +305,7 @@ void Agenda::launch(Queue& queue, std::vector<Node*>& calls) {
 }
 void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   const Node& like = *calls.front();
-  const std::size_t count = queue.kinds.size();
+  const std::size_t count = queue.keys.size();
   const OptionsView options = queue.options.view();
   // Rows of the launch that made an input, in their order, need no copy.
   for (std::size_t i = 0; i < count; ++i)
@@ -252,7 +313,7 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
       const auto place = [&](const Node* each) {
         const Source& source = each->inputs[i];
         return source.node ? std::pair(source.launch->number, source.row)
-                           : std::pair<std::size_t, std::int64_t>();
+                           : std::pair<std::size_t, std::uint32_t>();
       };
       const auto in_order = [&](const Node* a, const Node* b) { return place(a) < place(b); };
       if (!std::is_sorted(calls.begin(), calls.end(), in_order))
@@ -264,7 +325,7 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.site};
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
-    together.inputs.push_back(gathered(queue, calls, i));
+    together.inputs.push_back(gathered(queue, calls, i, !outer_.interceptors));
     any |= together.inputs.back().batched;
   }
   if (!any) {  // one call for all of them
@@ -272,19 +333,23 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
     for (const Input& each : together.inputs) operands.push_back(each.operand(like.site));
     reel::run(*queue.op, {operands.data(), operands.size()}, options, like.site, made.outputs);
     for (Tensor& each : made.outputs) each = each.reshape(with_row(each.shape()));
-    made.rows = 1;
   } else {
-    made.rows = together.count;
     if (!run_together(together, made.outputs)) {
       queue.counts->alone += together.count;
       --queue.counts->launches;
     }
   }
   ++queue.counts->launches;
+  made.part.resize(made.outputs.size());
   for (std::size_t i = 0; i < calls.size(); ++i) {
     calls[i]->launch = &made;
-    calls[i]->row = any ? static_cast<std::int64_t>(i) : 0;
+    calls[i]->row = any ? static_cast<std::uint32_t>(i) : 0;
   }
+}
+void Agenda::let_go(std::size_t first) {
+  for (std::size_t i = first; i < nodes_.count(); ++i)
+    for (Tensor& each : nodes_[i].outputs)
+      if (each.defined() && references(*Access::body(each)) == 1) each = Tensor();
 }
 void Agenda::show(Node& node) {
   if (!node.launch) return clear(node);

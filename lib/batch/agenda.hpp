@@ -17,7 +17,7 @@ class Agenda {
  public:
   explicit Agenda(Context& outer) : outer_(outer) {}
   /// Puts a call into its queue.
-  void add(std::size_t example, Op& op, std::span<const Operand> operands, OptionsView options,
+  void add(std::uint32_t example, Op& op, std::span<const Operand> operands, OptionsView options,
            Caller caller, SmallVector<Tensor, 2>& outputs);
   /// Runs the calls that wait.
   void run();
@@ -31,6 +31,9 @@ class Agenda {
   }
   /// Gives the outputs of a call their elements.
   void show(Node& node);
+  /// A fiber waits or has ended: lets go of outputs that only the calls since `first` hold.
+  void let_go(std::size_t first);
+  std::size_t calls() const { return nodes_.count(); }
   /// The results, and what else something holds.
   void show_kept();
   /// f reads a Variable as a tensor.
@@ -51,9 +54,18 @@ class Agenda {
     Variable variable;
     Tensor held;
   };
-  const Cell* cell_of(const Operand& x) const;
-  Queue& new_queue(Op& op, std::span<const Operand> operands, OptionsView options,
-                   const SmallVector<const Cell*, 4>& cells);
+  /// What an operand is for the choice of a queue.
+  struct Key {
+    const void* kind = nullptr;  // see Queue::keys
+    Node* maker = nullptr;       // the call whose result it is
+  };
+  using Keys = SmallVector<Key, 4>;
+  Key key_of(const Operand& x);
+  const Kind* kind_of(const Kind& like);
+  const Kind* kind_of(const Body& body);
+  Queue& new_queue(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,
+                   const Keys& keys);
+  void fill(Node& node, std::span<const Operand> operands, const Keys& keys);
   void end(Node& node);
   Queue* next_queue();
   void launch(Queue& queue, std::vector<Node*>& calls);
@@ -67,7 +79,10 @@ class Agenda {
   bool failed_ = false;  // some call
   std::deque<Queue> queues_;
   std::deque<Launch> launches_;
-  std::array<Queue*, 256> by_hash_ = {};  // the first of those whose hashes end with these bits
+  std::deque<Kind> kinds_;
+  // The first of those whose hashes end with these bits.
+  std::array<Queue*, 256> by_hash_ = {};
+  std::array<Kind*, 64> kinds_by_hash_ = {};
   std::unordered_map<const Op*, BatchedOp> counts_;
   std::deque<Value> read_;                          // by f, as tensors, in this order
   std::unordered_map<const Body*, Value*> values_;  // by their bodies

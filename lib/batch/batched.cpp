@@ -205,7 +205,9 @@ class Batch {
   }
   void resume(Example& example) {
     Example* const before = std::exchange(running.example, &example);
+    const std::size_t calls = agenda_.calls();
     example.fiber->resume();
+    agenda_.let_go(calls);
     running.example = before;
     if (!example.fiber->ended()) return;
     example.fiber.reset();
@@ -362,7 +364,7 @@ bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView optio
     if (!waits) waits = batch.followers_ || batch.agenda_.concerns(*body);
   }
   if (!waits) return false;  // it needs nothing that others make
-  batch.agenda_.add(index, op, operands, options, caller, outputs);
+  batch.agenda_.add(static_cast<std::uint32_t>(index), op, operands, options, caller, outputs);
   return true;
 }
 bool Example::before(const GateCall& call) {

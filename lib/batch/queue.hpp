@@ -2,7 +2,6 @@
 // Calls that wait for others of their kind.
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -22,7 +21,7 @@ BatchingReport& last_report();
 /// The outputs of calls that ran together, a row for each call.
 struct Launch {
   SmallVector<Tensor, 2> outputs;
-  std::int64_t rows = 0;
+  SmallVector<std::size_t, 2> part;  // of each output: its number where it was last gathered
   std::size_t number = 0;
 };
 
@@ -33,34 +32,38 @@ struct Queue;
 struct Source {
   Node* node = nullptr;
   Launch* launch = nullptr;  // in which the other call has run, and its row
-  std::int64_t row = 0;
   Tensor known = {};
   Node* reader = nullptr;  // the call that has this input, and waits for `node`
   Source* next = nullptr;  // of the inputs that wait for `node`
-  std::uint32_t output = 0;
+  std::uint32_t row = 0, output = 0;
 };
 /// A call that waits, or has run as a row of a launch.
 struct Node {
   Queue* queue = nullptr;
-  Source* inputs = nullptr;  // as many as the queue has kinds
+  Source* inputs = nullptr;  // as many as the queue has
   Source* readers = nullptr;
   Launch* launch = nullptr;
-  std::int64_t row = 0;
+  std::uint32_t row = 0;
   int waiting = 0;  // for so many inputs
   int depth = 0;
+  std::uint32_t example = 0;
   Caller site = {};
-  std::size_t example = 0;
   SmallVector<Tensor, 2> outputs = {};  // stand-ins
   std::exception_ptr error = {};
 };
-/// An input as far as it decides which calls run together.
+/// What tensors, or numbers, of calls that run together have in common.
 struct Kind {
-  const Cell* variable = nullptr;
   bool is_number = false;
   DType dtype = DType::float32;
   Device device = {};
   Shape shape = {};
-  Scalar number = 0;
+  std::uint64_t number = 0;  // its bits
+  Kind* next = nullptr;      // of those whose hashes end with the same bits
+
+  friend bool operator==(const Kind& a, const Kind& b) {
+    return a.is_number == b.is_number && a.dtype == b.dtype && a.number == b.number &&
+           a.device == b.device && a.shape == b.shape;
+  }
 };
 /// Memory of block_bytes, which the thread may have kept from an earlier batch; and back.
 inline constexpr std::size_t block_bytes = 32 << 10;
@@ -115,34 +118,17 @@ class Places {
 struct Queue {
   Op* op = nullptr;
   graph::KeptOptions options = {};
-  SmallVector<Kind, 4> kinds = {};
-  std::vector<Input> shared = {};       // Variables and numbers; empty for other inputs
-  SmallVector<Tensor, 2> outputs = {};  // stand-ins, to copy
+  SmallVector<const void*, 4> keys = {};  // of each input: its Kind, or the Cell of a Variable
+  std::vector<Input> shared = {};         // Variables and numbers; empty for other inputs
+  SmallVector<Tensor, 2> outputs = {};    // stand-ins, to copy
+  SmallVector<const Kind*, 2> kinds = {};  // of the outputs
   BatchedOp* counts = nullptr;
   std::vector<Node*> ready = {};
   std::int64_t left = 0, depths = 0;  // calls that have not run, and the sum of their depths
   Queue* next = nullptr;              // of those whose hashes end with the same bits
   std::uint64_t hash = 0;
+
+  /// Whether input i is one Variable or number for all calls.
+  bool is_shared(std::size_t i) const { return shared[i].variable || shared[i].scalar; }
 };
-
-/// Whether an operand, perhaps the value of a Variable, has this kind.
-inline bool fits(const Kind& kind, const Operand& x, const Cell* cell) {
-  if (cell) return kind.variable == cell;
-  if (x.kind() == Operand::Kind::scalar) {
-    const Scalar& number = x.scalar();
-    if (!kind.is_number || kind.number.dtype() != number.dtype()) return false;
-    return is_floating(number.dtype()) ? std::bit_cast<std::uint64_t>(kind.number.real()) ==
-                                             std::bit_cast<std::uint64_t>(number.real())
-                                       : kind.number.integer() == number.integer();
-  }
-  if (kind.variable || kind.is_number) return false;
-  const Body& body = *Access::body(x.tensor());
-  return body.dtype == kind.dtype && body.shape == kind.shape && body.device() == kind.device;
-}
-inline void set(Kind& kind, const Body& body) {
-  kind.dtype = body.dtype;
-  kind.device = body.device();
-  kind.shape = body.shape;
-}
-
 }  // namespace reel::batch
