@@ -159,6 +159,8 @@ void row(const char* name, int width, int trees, int only = -1) {
       rate(branches) / rate(one_by_one));
 }
 
+/// For a profiler: the one way to measure.
+std::size_t only_way = 9;
 /// Seconds of processor time, of each way in turn.
 template <class... Ways>
 std::vector<double> measure(int steps, const Ways&... ways) {
@@ -167,7 +169,7 @@ std::vector<double> measure(int steps, const Ways&... ways) {
     std::size_t i = 0;
     const auto timed = [&](const auto& way) {
       const double start = processor_seconds();
-      way(step + 2);
+      if (only_way == 9 || only_way == i) way(step + 2);
       if (step >= 0) seconds[i] += processor_seconds() - start;
       ++i;
     };
@@ -420,8 +422,9 @@ void chains(const char* name, bool lattice) {
 
 int main(int count, char** words) {
   set_num_threads(1);
-  if (count == 2) {
+  if (count == 2 || count == 3) {
     const std::string what = words[1];
+    if (count == 3) only_way = static_cast<std::size_t>(std::atoi(words[2]));
     if (what == "spinn") shift_reduce();
     if (what == "sums") child_sums();
     if (what == "chains") chains("chains", false);

@@ -142,7 +142,7 @@ void Agenda::add(std::uint32_t example, Op& op, std::span<const Operand> operand
   ++queue->left;
   queue->depths += node.depth;
   ++queue->counts->calls;
-  if (!node.waiting) queue->ready.push_back(&node);
+  if (!node.waiting) make_ready(node);
 }
 /// The inputs of a call.
 void Agenda::fill(Node& node, std::span<const Operand> operands, const Keys& keys) {
@@ -202,6 +202,10 @@ Queue& Agenda::new_queue(Op& op, std::span<const Operand> operands, OptionsView 
   return made;
 }
 
+void Agenda::make_ready(Node& node) {
+  if (node.queue->ready.empty()) ready_.push_back(node.queue);
+  node.queue->ready.push_back(&node);
+}
 /// The ready queue whose calls, ready or not, have the smallest mean depth; of several, the one
 /// with the most ready calls.
 Queue* Agenda::next_queue() {
@@ -210,8 +214,8 @@ Queue* Agenda::next_queue() {
     return text ? std::atoi(text) : 0;
   }();
   Queue* best = nullptr;
-  for (Queue& each : queues_) {
-    if (each.ready.empty()) continue;
+  for (Queue* const one : ready_) {
+    Queue& each = *one;
     if (!best) {
       best = &each;
       continue;
@@ -220,18 +224,24 @@ Queue* Agenda::next_queue() {
                  b = static_cast<double>(best->depths) * static_cast<double>(each.left);
     if (policy == 0) {
       if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
+    } else if (policy == 3) {
+      if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
+    } else if (policy == 4) {
+      const double p = static_cast<double>(each.ready.size()) * static_cast<double>(best->left), q = static_cast<double>(best->ready.size()) * static_cast<double>(each.left);
+      if (p > q || (p == q && a < b)) best = &each;
     } else {
       if (each.ready.size() > best->ready.size() ||
           (each.ready.size() == best->ready.size() && a < b))
         best = &each;
     }
   }
-  if (policy == 2 && best) {
+  if ((policy == 2 || policy == 3) && best) {
     std::vector<Queue*> seen{best};
     for (bool changed = true; changed;) {
       changed = false;
-      for (Queue& each : queues_) {
-        if (each.ready.empty() || std::find(seen.begin(), seen.end(), &each) != seen.end())
+      for (Queue* const one : ready_) {
+        Queue& each = *one;
+        if (std::find(seen.begin(), seen.end(), &each) != seen.end())
           continue;
         bool leads = false;
         for (Node* call : each.ready)
@@ -249,6 +259,7 @@ Queue* Agenda::next_queue() {
 }
 void Agenda::run() {
   while (Queue* const queue = next_queue()) {
+    std::erase(ready_, queue);
     std::vector<Node*> calls = std::exchange(queue->ready, {});
     launch(*queue, calls);
     // Calls lie far apart in memory.
@@ -272,7 +283,7 @@ void Agenda::end(Node& node) {
     read->launch = node.launch;
     read->row = node.row;
     if (node.error && !reader.error) reader.error = node.error;
-    if (!--reader.waiting) reader.queue->ready.push_back(&reader);
+    if (!--reader.waiting) make_ready(reader);
   }
   for (std::size_t i = 0; i < queue.keys.size(); ++i) node.inputs[i].known = Tensor();
   for (Tensor& output : node.outputs)  // nothing else can ask for it

@@ -67,6 +67,7 @@ class Agenda {
                    const Keys& keys);
   void fill(Node& node, std::span<const Operand> operands, const Keys& keys);
   void end(Node& node);
+  void make_ready(Node& node);
   Queue* next_queue();
   void launch(Queue& queue, std::vector<Node*>& calls);
   void show(Body& header, const Tensor& found);
@@ -78,6 +79,7 @@ class Agenda {
   Places<Source> sources_;
   bool failed_ = false;  // some call
   std::deque<Queue> queues_;
+  std::vector<Queue*> ready_;  // those with ready calls
   std::deque<Launch> launches_;
   std::deque<Kind> kinds_;
   // The first of those whose hashes end with these bits.

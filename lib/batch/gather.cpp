@@ -51,7 +51,6 @@ Input gathered(const Queue& queue, const std::vector<Node*>& calls, std::size_t 
   for (const Part& each : parts)
     tensors.push_back(each.launch ? each.launch->outputs[each.output]
                                   : beside_each_other(given, plain, site));
-  plain = plain && tensors[0].device() == cpu();
   return {.tensor = take_rows(std::move(tensors), std::move(places), plain, site),
           .batched = true};
 }

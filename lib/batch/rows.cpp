@@ -8,6 +8,7 @@
 #include <reel/ops.hpp>
 
 #include "autograd/gradient_call.hpp"
+#include "lib/gate/devices.hpp"
 #include "lib/gate/gate.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/gather.hpp"
@@ -30,7 +31,7 @@ KernelResult rows(const KernelCall& call) {
     const std::int64_t place = places.as<std::int64_t>()[k];
     const Body& part = call.input(1 + static_cast<int>(part_in(place)));
     std::memcpy(made.data + static_cast<std::size_t>(k) * bytes,
-                part.data + static_cast<std::size_t>(row_in(place)) * bytes, bytes);
+                part.data + row_in(place) * part.strides[0] * size_of(part.dtype), bytes);
   }
   return {};
 }
@@ -69,14 +70,13 @@ void rows_rule(GradientCall& call) {
               UnTakeOptions{call.input_shape(i), 0});
   }
 }
-/// No entry of the op table: only batches call it, and only on the CPU.
+/// No entry of the op table: only batches call it, on the CPU and for parts with rows in one piece.
 Op& rows_op() {
   static Op* const op = [] {
     static Op made{.name = "take_rows",
                    .arity = -1,
                    .shape = rows_shape,
                    .needs = {{0, need_input(0), need_input(0), need_input(0)}},
-                   .contiguous_inputs = true,
                    .moves = true,
                    .internal = true,
                    .argument_names = "places, parts"};
@@ -88,6 +88,14 @@ Op& rows_op() {
   return *op;
 }
 
+/// Whether the op takes rows of it: each is in one piece.
+bool has_whole_rows(const Tensor& part) {
+  const Body& body = *Access::body(part);
+  std::int64_t step = 1;
+  for (int i = body.rank() - 1; i > 0; step *= body.shape.data()[i--])
+    if (body.shape.data()[i] != 1 && body.strides[i] != step) return false;
+  return on_cpu(body) && !core_ops.add.composite;
+}
 /// Joins the last parts until there are few enough.
 void join_last(std::vector<Tensor>& parts, std::vector<std::int64_t>& places, Caller caller) {
   if (parts.size() <= most_parts) return;
@@ -134,14 +142,17 @@ Tensor take_rows(std::vector<Tensor> parts, std::vector<std::int64_t> places, bo
                  Caller caller) {
   if (parts.size() == 1) {
     const std::int64_t first = row_in(places[0]), count = std::ssize(places);
-    for (std::int64_t& place : places) place = row_in(place);
     std::int64_t k = 0;
-    while (k < count && places[static_cast<std::size_t>(k)] == first + k) ++k;
-    if (k < count) return take(Operand(parts[0], caller), tensor(places));
-    if (count == parts[0].shape().data()[0]) return parts[0];
-    return parts[0](range(first, first + count));
+    while (k < count && row_in(places[static_cast<std::size_t>(k)]) == first + k) ++k;
+    if (k == count && k == parts[0].shape().data()[0]) return parts[0];
+    if (k == count) return parts[0](range(first, first + count));
   }
-  if (!plain || core_ops.add.composite) return take_by_parts(parts, places, caller);
+  plain = plain && std::all_of(parts.begin(), parts.end(), has_whole_rows);
+  if (parts.size() == 1 && (!plain || Access::body(parts[0])->contiguous)) {
+    for (std::int64_t& place : places) place = row_in(place);
+    return take(Operand(parts[0], caller), tensor(places));
+  }
+  if (!plain) return take_by_parts(parts, places, caller);
   join_last(parts, places, caller);
   const Tensor all_places = tensor(places);
   SmallVector<Operand, 8> operands;
