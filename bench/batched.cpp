@@ -249,9 +249,10 @@ void shift_reduce() {
                                    [&](const auto& tree) { return model(*tree); });
         tape.gradient(sum(concat(found)), weights);
       });
-  fmt::print("shift-reduce, width 64, 16 trees: one by one {:.2f} ms, batched {:.2f} ms; {:.2f}\n{}",
-             seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[0] / seconds[1],
-             to_string(batching_report()));
+  fmt::print(
+      "shift-reduce, width 64, 16 trees: one by one {:.2f} ms, batched {:.2f} ms; {:.2f}\n{}",
+      seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[0] / seconds[1],
+      to_string(batching_report()));
 }
 
 /// A word at each node, and any number of children.
@@ -264,7 +265,8 @@ Ragged grow_ragged(std::mt19937& random, int depth) {
   Ragged made;
   made.word = random() % 1000;
   for (auto left = depth ? 1 + random() % 3 : 0; left > 0; --left) {
-    made.children.push_back(grow_ragged(random, depth - 1 - static_cast<int>(random() % 2) % depth));
+    made.children.push_back(
+        grow_ragged(random, depth - 1 - static_cast<int>(random() % 2) % depth));
     made.level = std::max(made.level, made.children.back().level + 1);
   }
   return made;
@@ -304,8 +306,7 @@ struct ChildSum {
       if (h.defined()) {
         const Tensor at = tensor(children), of = tensor(parents);
         const Tensor below = take(h, at);
-        const auto gates = split(
-            matmul(segment_sum(below, of, level.size()), cell.children), 3, 1);
+        const auto gates = split(matmul(segment_sum(below, of, level.size()), cell.children), 3, 1);
         in = in + gates[0], update = update + gates[1], out = out + gates[2];
         kept = segment_sum(sigmoid(matmul_add(below, cell.forget, take(word[3], of))) * take(c, at),
                            of, level.size());
@@ -345,10 +346,11 @@ void child_sums() {
   };
   const auto by_hand = [&](std::vector<Ragged>& forest) { return model.by_levels(forest); };
   const auto seconds = measure(30, train(recursion), train(together), train(by_hand));
-  fmt::print("child sums, width 64, 32 trees: recursion {:.2f} ms, batched {:.2f} ms, levels {:.2f} "
-             "ms; batched / levels {:.2f}\n{}",
-             seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[2] / 30 * 1e3,
-             seconds[1] / seconds[2], to_string(batching_report()));
+  fmt::print(
+      "child sums, width 64, 32 trees: recursion {:.2f} ms, batched {:.2f} ms, levels {:.2f} "
+      "ms; batched / levels {:.2f}\n{}",
+      seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, seconds[2] / 30 * 1e3, seconds[1] / seconds[2],
+      to_string(batching_report()));
 }
 
 /// A chain of characters. In a lattice, a word leads from the state before its first character to
@@ -413,10 +415,10 @@ void chains(const char* name, bool lattice) {
         launches += batching_report().launches;
         tape.gradient(sum(square(found)), weights, Unconnected::zero);
       });
-  fmt::print("{}, width 64, 25 examples: one by one {:.2f} ms, batched {:.2f} ms in {} launches; "
-             "{:.2f}\n",
-             name, seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, launches / 32,
-             seconds[0] / seconds[1]);
+  fmt::print(
+      "{}, width 64, 25 examples: one by one {:.2f} ms, batched {:.2f} ms in {} launches; "
+      "{:.2f}\n",
+      name, seconds[0] / 30 * 1e3, seconds[1] / 30 * 1e3, launches / 32, seconds[0] / seconds[1]);
 }
 }  // namespace
 

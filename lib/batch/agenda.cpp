@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -43,7 +42,7 @@ Shape with_row(const Shape& shape) {
 
 /// A call that failed has no elements: NaN, or zeros, in case something holds its results.
 void clear(Node& node) {
-  for (const Tensor& each : node.outputs)
+  for (const Tensor& each : node.queue->outputs_of(node))
     if (each.defined()) StandIns::clear(*Access::body(each));
 }
 
@@ -134,9 +133,10 @@ void Agenda::add(std::uint32_t example, Op& op, std::span<const Operand> operand
   node.queue = queue;
   node.site = caller;
   node.example = example;
-  for (const Tensor& made : queue->outputs) {
-    outputs.push_back(stand_ins_.copy(made, number, static_cast<std::uint32_t>(outputs.size())));
-    node.outputs.push_back(outputs[outputs.size() - 1]);
+  node.outputs = outputs_.add(queue->outputs.size());
+  for (std::uint32_t i = 0; i < queue->outputs.size(); ++i) {
+    node.outputs[i] = stand_ins_.copy(queue->outputs[i], number, i);
+    outputs.push_back(node.outputs[i]);
   }
   fill(node, operands, keys);
   ++queue->left;
@@ -206,55 +206,18 @@ void Agenda::make_ready(Node& node) {
   if (node.queue->ready.empty()) ready_.push_back(node.queue);
   node.queue->ready.push_back(&node);
 }
-/// The ready queue whose calls, ready or not, have the smallest mean depth; of several, the one
-/// with the most ready calls.
+/// The queue of which the largest part of the calls that have not run are ready; of several, that
+/// whose calls have the smallest mean depth.
 Queue* Agenda::next_queue() {
-  static const int policy = [] {
-    const char* text = std::getenv("REEL_AGENDA");
-    return text ? std::atoi(text) : 0;
-  }();
+  const auto number = [](auto count) { return static_cast<double>(count); };
+  const auto comes_before = [&](const Queue& a, const Queue& b) {
+    const double x = number(a.ready.size()) * number(b.left),
+                 y = number(b.ready.size()) * number(a.left);
+    return x != y ? x > y : number(a.depths) * number(b.left) < number(b.depths) * number(a.left);
+  };
   Queue* best = nullptr;
-  for (Queue* const one : ready_) {
-    Queue& each = *one;
-    if (!best) {
-      best = &each;
-      continue;
-    }
-    const double a = static_cast<double>(each.depths) * static_cast<double>(best->left),
-                 b = static_cast<double>(best->depths) * static_cast<double>(each.left);
-    if (policy == 0) {
-      if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
-    } else if (policy == 3) {
-      if (a < b || (a == b && each.ready.size() > best->ready.size())) best = &each;
-    } else if (policy == 4) {
-      const double p = static_cast<double>(each.ready.size()) * static_cast<double>(best->left), q = static_cast<double>(best->ready.size()) * static_cast<double>(each.left);
-      if (p > q || (p == q && a < b)) best = &each;
-    } else {
-      if (each.ready.size() > best->ready.size() ||
-          (each.ready.size() == best->ready.size() && a < b))
-        best = &each;
-    }
-  }
-  if ((policy == 2 || policy == 3) && best) {
-    std::vector<Queue*> seen{best};
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (Queue* const one : ready_) {
-        Queue& each = *one;
-        if (std::find(seen.begin(), seen.end(), &each) != seen.end())
-          continue;
-        bool leads = false;
-        for (Node* call : each.ready)
-          for (Source* read = call->readers; read && !leads; read = read->next)
-            leads = read->reader->queue == best && read->reader->waiting == 1;
-        if (!leads) continue;
-        best = &each;
-        seen.push_back(best);
-        changed = true;
-        break;
-      }
-    }
-  }
+  for (Queue* const each : ready_)
+    if (!best || comes_before(*each, *best)) best = each;
   return best;
 }
 void Agenda::run() {
@@ -286,7 +249,7 @@ void Agenda::end(Node& node) {
     if (!--reader.waiting) make_ready(reader);
   }
   for (std::size_t i = 0; i < queue.keys.size(); ++i) node.inputs[i].known = Tensor();
-  for (Tensor& output : node.outputs)  // nothing else can ask for it
+  for (Tensor& output : queue.outputs_of(node))  // nothing else can ask for it
     if (output.defined() && references(*Access::body(output)) == 1) output = Tensor();
 }
 
@@ -358,13 +321,19 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   }
 }
 void Agenda::let_go(std::size_t first) {
-  for (std::size_t i = first; i < nodes_.count(); ++i)
-    for (Tensor& each : nodes_[i].outputs)
+  for (std::size_t i = first; i < nodes_.count(); ++i) {
+    Node& node = nodes_[i];
+    bool any = false;
+    for (Tensor& each : node.queue->outputs_of(node)) {
       if (each.defined() && references(*Access::body(each)) == 1) each = Tensor();
+      any |= each.defined();
+    }
+    if (any) kept_.push_back(&node);
+  }
 }
 void Agenda::show(Node& node) {
   if (!node.launch) return clear(node);
-  for (std::uint32_t i = 0; i < node.outputs.size(); ++i) {
+  for (std::uint32_t i = 0; i < node.queue->outputs.size(); ++i) {
     Body* const body = Access::body(node.outputs[i]);
     if (body && stand_ins_.made(*body)) show(*body, row_of(node, i));
   }
@@ -377,10 +346,10 @@ void Agenda::show(Body& header, const Tensor& found) {
 }
 /// The results, and what else something holds.
 void Agenda::show_kept() {
-  for (std::size_t i = 0; i < nodes_.count(); ++i)
-    for (const Tensor& each : nodes_[i].outputs)
+  for (Node* const node : kept_)
+    for (const Tensor& each : node->queue->outputs_of(*node))
       if (each.defined() && references(*Access::body(each)) > 1) {
-        show(nodes_[i]);
+        show(*node);
         break;
       }
   // What f returns of a Variable is read on this flow, where tapes see it.
@@ -389,6 +358,14 @@ void Agenda::show_kept() {
         outer_.mode & recording && references(*body) > 1 &&
         body != Access::body(Access::cell(value.variable).value))
       show(*body, value.variable.value());
+}
+void Agenda::end() {
+  if (failed_) return;
+  for (Node* const node : kept_)
+    for (Tensor& each : node->queue->outputs_of(*node)) each = Tensor();
+  nodes_.end();
+  sources_.end();
+  outputs_.end();
 }
 void Agenda::find_errors(const std::function<std::exception_ptr&(std::size_t)>& error_of) {
   for (std::size_t i = 0; failed_ && i < nodes_.count(); ++i) {

@@ -36,6 +36,8 @@ class Agenda {
   std::size_t calls() const { return nodes_.count(); }
   /// The results, and what else something holds.
   void show_kept();
+  /// All calls have run, and what something holds is shown.
+  void end();
   /// f reads a Variable as a tensor.
   const Tensor& read(const Variable& variable, const Tensor& value) {
     Value*& known = values_[Access::body(value)];
@@ -77,7 +79,9 @@ class Agenda {
   StandIns stand_ins_;
   Places<Node> nodes_;
   Places<Source> sources_;
-  bool failed_ = false;  // some call
+  Places<Tensor> outputs_;
+  std::vector<Node*> kept_;  // calls with outputs that something held when their fiber waited
+  bool failed_ = false;      // some call
   std::deque<Queue> queues_;
   std::vector<Queue*> ready_;  // those with ready calls
   std::deque<Launch> launches_;

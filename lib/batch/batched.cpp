@@ -102,7 +102,11 @@ struct Example : Interceptor {
   void await(Body& body);
   /// Goes back to the thread. What it has begun to watch, such as a debugger, watches this too.
   void wait();
-  void require_stack(Caller caller, std::string_view op) const;
+  void require_stack(Caller caller, std::string_view op) const {
+    if (fiber->room() < least_stack) [[unlikely]]
+      fail_stack(caller, op);
+  }
+  [[noreturn]] void fail_stack(Caller caller, std::string_view op) const;
   /// A call of parallel() on this fiber.
   void branch_out(std::size_t branches, detail::Branches run, const void* what);
   void require_going_on() const;
@@ -184,6 +188,7 @@ class Batch {
     agenda_.show_kept();
     agenda_.find_errors([&](std::size_t i) -> std::exception_ptr& { return examples_[i].error; });
     agenda_.report(report);
+    agenda_.end();
     for (std::size_t i = 0; i < count_; ++i)
       if (examples_[i].error) {
         last_report().failed = static_cast<std::int64_t>(i);
@@ -343,12 +348,11 @@ void Example::require_going_on() const {
   if (batch.stopped_) std::rethrow_exception(batch.stopped_);
 }
 
-void Example::require_stack(Caller caller, std::string_view op) const {
-  if (fiber->room() < least_stack) [[unlikely]]
-    fail<Error>(caller, op, "stack of an example",
-                "at least " + to_text(static_cast<std::int64_t>(least_stack)) + " bytes",
-                to_text(static_cast<std::int64_t>(fiber->room())) + " in example " + to_text(index),
-                "f recurses deeply: batched(examples, f, {.stack = bytes}) gives it more.");
+void Example::fail_stack(Caller caller, std::string_view op) const {
+  fail<Error>(caller, op, "stack of an example",
+              "at least " + to_text(static_cast<std::int64_t>(least_stack)) + " bytes",
+              to_text(static_cast<std::int64_t>(fiber->room())) + " in example " + to_text(index),
+              "f recurses deeply: batched(examples, f, {.stack = bytes}) gives it more.");
 }
 
 bool Example::takes(Op& op, std::span<const Operand> operands, OptionsView options, Caller caller,

@@ -233,8 +233,4 @@ void Fiber::leave() {
   __sanitizer_finish_switch_fiber(fake_stack_, &outer_bottom_, &outer_bytes_);
 #endif
 }
-
-std::ptrdiff_t Fiber::room() const {
-  return static_cast<std::byte*>(__builtin_frame_address(0)) - bottom_;
-}
 }  // namespace reel::batch

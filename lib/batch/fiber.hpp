@@ -24,7 +24,9 @@ class Fiber {
   bool started() const { return started_; }
   bool ended() const { return ended_; }
   /// Bytes that are left on its stack, seen from the function that calls this.
-  std::ptrdiff_t room() const;
+  [[gnu::always_inline]] std::ptrdiff_t room() const {
+    return static_cast<std::byte*>(__builtin_frame_address(0)) - bottom_;
+  }
 
  private:
   /// What the C++ runtime knows of exceptions that are handled on a stack.

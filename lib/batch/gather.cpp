@@ -51,8 +51,7 @@ Input gathered(const Queue& queue, const std::vector<Node*>& calls, std::size_t 
   for (const Part& each : parts)
     tensors.push_back(each.launch ? each.launch->outputs[each.output]
                                   : beside_each_other(given, plain, site));
-  return {.tensor = take_rows(std::move(tensors), std::move(places), plain, site),
-          .batched = true};
+  return {.tensor = take_rows(std::move(tensors), std::move(places), plain, site), .batched = true};
 }
 Tensor row_of(const Node& node, std::uint32_t output) {
   return node.launch->outputs[output](node.row);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <reel/batched.hpp>
@@ -40,7 +41,8 @@ struct Source {
 /// A call that waits, or has run as a row of a launch.
 struct Node {
   Queue* queue = nullptr;
-  Source* inputs = nullptr;  // as many as the queue has
+  Source* inputs = nullptr;   // as many as the queue has
+  Tensor* outputs = nullptr;  // stand-ins, as many as the queue has
   Source* readers = nullptr;
   Launch* launch = nullptr;
   std::uint32_t row = 0;
@@ -48,7 +50,6 @@ struct Node {
   int depth = 0;
   std::uint32_t example = 0;
   Caller site = {};
-  SmallVector<Tensor, 2> outputs = {};  // stand-ins
   std::exception_ptr error = {};
 };
 /// What tensors, or numbers, of calls that run together have in common.
@@ -79,7 +80,7 @@ class Places {
   Places& operator=(const Places&) = delete;
   ~Places() {
     for (Block& each : blocks_) {
-      std::destroy_n(each.first, each.used);
+      if (!are_empty_) std::destroy_n(each.first, each.used);
       if (each.size == size)
         give_block(each.first);
       else
@@ -105,6 +106,8 @@ class Places {
     return blocks_.empty() ? 0 : (blocks_.size() - 1) * size + blocks_.back().used;
   }
   T& operator[](std::size_t i) { return blocks_[i / size].first[i % size]; }
+  /// No object has anything to destroy. Nothing is added from now on.
+  void end() { are_empty_ = true; }
 
  private:
   static constexpr std::size_t size = block_bytes / sizeof(T);
@@ -113,14 +116,15 @@ class Places {
     std::size_t used = 0, size = 0;
   };
   std::vector<Block> blocks_;
+  bool are_empty_ = false;
 };
 /// Calls of one kind.
 struct Queue {
   Op* op = nullptr;
   graph::KeptOptions options = {};
-  SmallVector<const void*, 4> keys = {};  // of each input: its Kind, or the Cell of a Variable
-  std::vector<Input> shared = {};         // Variables and numbers; empty for other inputs
-  SmallVector<Tensor, 2> outputs = {};    // stand-ins, to copy
+  SmallVector<const void*, 4> keys = {};   // of each input: its Kind, or the Cell of a Variable
+  std::vector<Input> shared = {};          // Variables and numbers; empty for other inputs
+  SmallVector<Tensor, 2> outputs = {};     // stand-ins, to copy
   SmallVector<const Kind*, 2> kinds = {};  // of the outputs
   BatchedOp* counts = nullptr;
   std::vector<Node*> ready = {};
@@ -128,6 +132,7 @@ struct Queue {
   Queue* next = nullptr;              // of those whose hashes end with the same bits
   std::uint64_t hash = 0;
 
+  std::span<Tensor> outputs_of(Node& node) const { return {node.outputs, outputs.size()}; }
   /// Whether input i is one Variable or number for all calls.
   bool is_shared(std::size_t i) const { return shared[i].variable || shared[i].scalar; }
 };

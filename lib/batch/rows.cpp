@@ -111,8 +111,7 @@ void join_last(std::vector<Tensor>& parts, std::vector<std::int64_t>& places, Ca
   parts.push_back(std::move(joined));
   for (std::int64_t& place : places)
     if (part_in(place) >= most_parts - 1)
-      place = place_of(most_parts - 1,
-                       starts[part_in(place) - (most_parts - 1)] + row_in(place));
+      place = place_of(most_parts - 1, starts[part_in(place) - (most_parts - 1)] + row_in(place));
 }
 
 /// By the ops of the library: rows of each part, joined, and put into order.
