@@ -122,6 +122,7 @@ TEST_CASE("a queue of which all calls are ready comes before one that others wil
     }
     return x;
   });
-  CHECK(launches_of("sin") < 2 * 20);
+  // The smallest mean depth first makes 49 launches, the most ready calls first 27.
+  CHECK(launches_of("sin") <= 24);
 }
 }  // namespace reel::tests
