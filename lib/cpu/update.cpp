@@ -106,24 +106,52 @@ struct Parameters {
   }
 };
 
-/// Calls f(i, chunk, gradient) for a gradient with any layout.
-template <class T, class F>
-void for_each_strided(const Body& gradient, const F& f) {
+constexpr std::int64_t first_row = 0;
+/// Elements of a parameter with their gradients: rows of `width` elements, numbered from `base` on.
+/// Rows that are not below `limit` are left out.
+template <class T>
+struct Piece {
+  int parameter;
+  std::int64_t base, width;
+  const T* gradient;
+  const std::int64_t* rows = &first_row;
+  std::int64_t count = 1, limit = 1;
+};
+
+/// What an optimizer does with a piece. It is called by way of a pointer, so that the code which
+/// divides the work exists once.
+template <class T>
+struct Steps {
+  const void* make;
+  void (*take)(const void* make, const Piece<T>& piece);
+};
+
+/// Steps for a gradient with any layout.
+template <class T>
+void take_strided(const Body& gradient, int p, const Steps<T>& steps) {
+  constexpr std::int64_t most = 256;
   Strides packed;
   std::int64_t step = 1;
   for (int axis = gradient.rank() - 1; axis >= 0; --axis) {
     packed[axis] = step;
     step *= gradient.shape.data()[axis];
   }
-  for_each_row(walk_over(gradient.shape, gradient.strides, packed), 0,
-               [&](std::int64_t source, std::int64_t place) {
-                 f(place, Chunk<T>{1}, Vector<T>(gradient.as<T>()[source]));
-               });
+  const CopyLoop walk = walk_over(gradient.shape, gradient.strides, packed);
+  const std::int64_t n = walk.lengths[walk.rank - 1], apart = walk.from[walk.rank - 1];
+  for_each_row(walk, 1, [&](std::int64_t source, std::int64_t place) {
+    const T* from = gradient.as<T>() + source;
+    for (std::int64_t i = 0; i < n; i += most) {
+      T row[most];
+      const std::int64_t now = n - i < most ? n - i : most;
+      for (std::int64_t k = 0; k < now; ++k) row[k] = from[(i + k) * apart];
+      steps.take(steps.make, {p, place + i, now, row});
+    }
+  });
 }
 
-/// Calls make(0)(i, chunk, gradient) for the rows of the parameter that the gradient belongs to.
-template <class T, class Make>
-void for_each_picked(const Parameters& all, const Make& make) {
+/// Steps for the rows of the parameter that the gradient belongs to.
+template <class T>
+void take_picked(const Parameters& all, const Steps<T>& steps) {
   for (int i = 0; i < all.written; ++i) {
     const Body& before = all.call.input(i);
     Body& after = all.call.output(i);
@@ -134,24 +162,17 @@ void for_each_picked(const Parameters& all, const Make& make) {
   const std::int64_t limit = x.shape.data()[0], width = x.elements / limit;
   const auto* const places = rows.as<std::int64_t>();
   const T* const from = all.gradient(0).as<T>();
-  const auto step = make(0);
   parallel_rows(rows.elements, width, 1 << 14, [&](std::int64_t first, std::int64_t end) {
-    for (std::int64_t k = first; k < end; ++k) {
-      const std::int64_t place = places[k];
-      if (place < 0 || place >= limit) continue;
-      for_chunks<T>(width, [&](std::int64_t i, Chunk<T> chunk) {
-        step(place * width + i, chunk, chunk.get(from + k * width + i));
-      });
-    }
+    steps.take(steps.make, {0, 0, width, from + first * width, places + first, end - first, limit});
   });
 }
 
-/// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype. Threads
-/// share blocks. A block has a part of each large parameter, so that a thread gets the rows whose
-/// gradient it has computed, and some of the small parameters.
-template <class T, class Make>
-void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
-  if (all.picks) return for_each_picked<T>(all, make);
+/// Steps for all elements of the parameters of this dtype. Threads share blocks. A block has a part
+/// of each large parameter, so that a thread gets the rows whose gradient it has computed, and some
+/// of the small parameters.
+template <class T>
+[[gnu::noinline]] void take_all(const Parameters& all, std::int64_t grain, const Steps<T>& steps) {
+  if (all.picks) return take_picked<T>(all, steps);
   constexpr DType dtype = sizeof(T) == sizeof(float) ? DType::float32 : DType::float64;
   constexpr std::int64_t least_part = 1 << 10, most_blocks = 64;
   const auto is_flat = [&](int p) {
@@ -162,7 +183,7 @@ void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
     if (is_flat(p))
       total += all.gradient(p).elements;
     else if (all.gradient(p).dtype == dtype)
-      for_each_strided<T>(all.gradient(p), make(p));
+      take_strided<T>(all.gradient(p), p, steps);
   const std::int64_t wanted = block_count(total, grain);
   const std::int64_t count = wanted < most_blocks ? wanted : most_blocks;
   const auto is_small = [&](std::int64_t elements) { return elements < count * least_part; };
@@ -185,14 +206,26 @@ void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
         first = block * length;
         if (elements - first > length) end = first + length;
       }
-      if (first >= end) continue;
-      const T* const from = gradient.as<T>() + first;
-      const auto step = make(p);
-      for_chunks<T>(end - first, [&](std::int64_t i, Chunk<T> chunk) {
-        step(first + i, chunk, chunk.get(from + i));
-      });
+      if (first < end) steps.take(steps.make, {p, first, end - first, gradient.as<T>() + first});
     }
   });
+}
+
+/// Calls make(p)(i, chunk, gradient) for all elements of the parameters p of this dtype.
+template <class T, class Make>
+void for_each(const Parameters& all, std::int64_t grain, const Make& make) {
+  take_all<T>(all, grain, {&make, [](const void* made, const Piece<T>& piece) {
+                             const auto step = (*static_cast<const Make*>(made))(piece.parameter);
+                             const T* from = piece.gradient;
+                             for (std::int64_t k = 0; k < piece.count; ++k, from += piece.width) {
+                               const std::int64_t row = piece.rows[k];
+                               if (row < 0 || row >= piece.limit) continue;
+                               const std::int64_t first = piece.base + row * piece.width;
+                               for_chunks<T>(piece.width, [&](std::int64_t i, Chunk<T> chunk) {
+                                 step(first + i, chunk, chunk.get(from + i));
+                               });
+                             }
+                           }});
 }
 
 // Work for another thread must have at least so many elements.
