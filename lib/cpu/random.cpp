@@ -35,20 +35,17 @@ void draw(const RandomOptions& options, std::uint64_t block, Words& words) {
 
 /// Calls make(words, out), which writes `each` numbers, for each block of a batch from `block` on.
 template <int each, class T, class Make>
-void generate_from(const RandomOptions& options, std::uint64_t block, T* out, std::int64_t n,
-                   const Make& make) {
+[[gnu::noinline]] void generate_from(const RandomOptions& options, std::uint64_t block, T* out,
+                                     std::int64_t n, const Make& make) {
   constexpr std::int64_t step = each * batch;
   Words words;
-  std::int64_t i = 0;
-  for (; i + step <= n; i += step, block += batch) {
+  for (std::int64_t i = 0; i < n; i += step, block += batch) {
+    alignas(64) T rest[step];
+    const bool whole = i + step <= n;
     draw(options, block, words);
-    make(words, out + i);
+    make(words, whole ? out + i : rest);
+    for (std::int64_t k = i; !whole && k < n; ++k) out[k] = rest[k - i];
   }
-  if (i == n) return;
-  alignas(64) T rest[step];
-  draw(options, block, words);
-  make(words, rest);
-  for (std::int64_t k = 0; i + k < n; ++k) out[i + k] = rest[k];
 }
 
 template <int each, class T, class Make>
@@ -255,18 +252,28 @@ void in_blocks(const RandomOptions& options, T* out, std::int64_t n, const F& f)
       out[i] = static_cast<T>(f(options.position + static_cast<std::uint64_t>(i)));
   });
 }
+// Not inlined: each type and each way to share the work would repeat a long draw.
+[[gnu::noinline]] double gamma_draw(const formulas::GammaDraws& of, std::uint64_t seed,
+                                    std::uint64_t block) {
+  return of.value(seed, block);
+}
+[[gnu::noinline]] double log_gamma_draw(const formulas::GammaDraws& of, std::uint64_t seed,
+                                        std::uint64_t block, std::uint32_t series) {
+  return of.logarithm(seed, block, series);
+}
 template <class T>
 void gamma(const RandomOptions& options, T* out, std::int64_t n) {
   const formulas::GammaDraws draws(options.a);
-  in_blocks(options, out, n,
-            [&](std::uint64_t block) { return options.scale * draws.value(options.seed, block); });
+  in_blocks(options, out, n, [&](std::uint64_t block) {
+    return options.scale * gamma_draw(draws, options.seed, block);
+  });
 }
 template <class T>
 void beta(const RandomOptions& options, T* out, std::int64_t n) {
   const formulas::GammaDraws first(options.a), second(options.b);
   in_blocks(options, out, n, [&](std::uint64_t block) {
-    const double x = first.logarithm(options.seed, block, 0);
-    return formulas::math::sigmoid(x - second.logarithm(options.seed, block, 1));
+    const double x = log_gamma_draw(first, options.seed, block, 0);
+    return formulas::math::sigmoid(x - log_gamma_draw(second, options.seed, block, 1));
   });
 }
 
