@@ -121,14 +121,34 @@ Vector<A> padded(const A* x, Chunk<A> chunk) {
   }
 }
 
+template <class R>
+inline constexpr bool is_truth = false;
+template <bool Every>
+inline constexpr bool is_truth<Truth<Every>> = true;
+/// What elements are converted to before they are folded: float32 for those of 16 bits, and bytes
+/// for truth values of wider elements, so that `any` and `all` share the code.
+template <class R, class X>
+using Prepared =
+    std::conditional_t<is_short_float<X>, float,
+                       std::conditional_t<is_truth<R> && sizeof(X) != 1, std::uint8_t, X>>;
+template <class X>
+[[gnu::noinline]] void prepare(const X* x, std::int64_t n, std::uint8_t* to) {
+  REEL_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) to[i] = x[i] != X(0);
+}
+template <class X>
+void prepare(const X* x, std::int64_t n, float* to) {
+  widen(reinterpret_cast<const std::uint16_t*>(x), to, n, pass_of_half<X>);
+}
+
 /// A row of up to `leaf` elements. Floating elements are folded in independent lanes, which are
 /// joined by halves. The compiler chooses the order of other elements, which changes no result.
 template <class R, class A, class X>
 [[gnu::noinline]] A fold_leaf(const X* x, std::int64_t n) {
-  if constexpr (is_short_float<X>) {
-    alignas(64) float wide[leaf];
-    widen(reinterpret_cast<const std::uint16_t*>(x), wide, n, pass_of_half<X>);
-    return fold_leaf<R, A>(wide, n);
+  if constexpr (!std::is_same_v<Prepared<R, X>, X>) {
+    alignas(64) Prepared<R, X> row[leaf];
+    prepare(x, n, row);
+    return fold_leaf<R, A>(row, n);
   } else if constexpr (in_vectors<R, A>) {
     const auto vector = [&](std::int64_t i, Chunk<A> chunk) { return padded<R>(x + i, chunk); };
     return fold_lanes<A>(row_fold<A>(n, vector, R::join), R::join);
@@ -179,21 +199,20 @@ template <class R, int rows, class A, class X>
 template <class R, class A, class X>
 [[gnu::noinline]] void fold_block(const X* x, std::int64_t rows, std::int64_t step,
                                   std::int64_t width, A* to) {
-  if constexpr (is_short_float<X>) {
+  if constexpr (!std::is_same_v<Prepared<R, X>, X>) {
     constexpr std::int64_t piece = 256, at_once = 8;
-    alignas(64) float wide[at_once * piece];
+    alignas(64) Prepared<R, X> block[at_once * piece];
     for (std::int64_t j = 0; j < width; j += piece) {
       const std::int64_t n = width - j < piece ? width - j : piece;
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t here = r % at_once;
-        widen(reinterpret_cast<const std::uint16_t*>(x + r * step + j), wide + here * n, n,
-              pass_of_half<X>);
+        prepare(x + r * step + j, n, block + here * n);
         const std::int64_t first = r - here, count = here + 1;
         if (count < at_once && r + 1 < rows) continue;
         if (first == 0)
-          fold_block<R>(wide, count, n, n, to + j);
+          fold_block<R>(block, count, n, n, to + j);
         else
-          for (std::int64_t k = 0; k < count; ++k) join_rows<R, 1>(wide + k * n, n, n, to + j);
+          for (std::int64_t k = 0; k < count; ++k) join_rows<R, 1>(block + k * n, n, n, to + j);
       }
     }
   } else {
@@ -260,7 +279,7 @@ struct FoldOf {
         for (std::int64_t i = 0; i < n; ++i) out[i] = R::none;
         return;
       }
-    for (std::int64_t i = 0; i < n; ++i) out[i] = first_step<R, A>(from[i]);
+    fold_block<R>(from, 1, n, n, out);
   }
   static void join(const void* x, std::int64_t n, void* to) {
     join_rows<Parts<R>, 1>(static_cast<const A*>(x), 0, n, static_cast<A*>(to));
@@ -272,7 +291,7 @@ inline constexpr Fold fold_of = {sizeof(X),
                                  FoldOf<R, A, X>::row,
                                  FoldOf<R, A, X>::columns,
                                  FoldOf<R, A, X>::start,
-                                 FoldOf<R, A, X>::join};
+                                 FoldOf<R, A, A>::join};
 
 /// Folds a row whose branches threads share.
 [[gnu::noinline]] inline void fold_shared_row(const Fold& fold, const std::byte* x, std::int64_t n,
