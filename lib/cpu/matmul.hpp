@@ -202,18 +202,26 @@ inline constexpr int most_tile_rows = 6, wide_tile_rows = 6;
 constexpr int tile_vectors(int rows) { return rows == 1 ? most_tile_vectors : rows == 2 ? 4 : 2; }
 #endif
 
-/// Computes the columns behind the whole tiles. There are fewer of them than in a tile, so that a
-/// prefetch gains nothing.
-template <int Rows, int Vectors, class T>
+/// The last columns gain nothing from a prefetch. With AVX2, though, tiles that large products
+/// share with small ones would make these slower: they would not be inlined.
+constexpr Strategy last_strategy([[maybe_unused]] Strategy strategy) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return strategy;
+#else
+  return Strategy::plain;
+#endif
+}
+/// Computes the columns behind the whole tiles. There are fewer of them than in a tile.
+template <int Rows, int Vectors, Strategy strategy, class T>
 void last_tile(const Product<T>& p, std::int64_t column) {
   constexpr std::int64_t before = (Vectors - 1) * lanes<T>;
   const std::int64_t left = p.m - column - before;
   if constexpr (Vectors > 1)
-    if (left <= 0) return last_tile<Rows, Vectors - 1>(p, column);
+    if (left <= 0) return last_tile<Rows, Vectors - 1, strategy>(p, column);
   if (left == lanes<T>)
-    tile<Rows, Vectors, false, Strategy::plain>(p, column, 0);
+    tile<Rows, Vectors, false, strategy>(p, column, 0);
   else if (left > 0)
-    tile<Rows, Vectors, true, Strategy::plain>(p, column, left);
+    tile<Rows, Vectors, true, strategy>(p, column, left);
 }
 
 /// Computes all columns of the first Rows rows.
@@ -223,7 +231,7 @@ void strip(const Product<T>& p) {
   std::int64_t column = 0;
   for (; column + vectors * lanes<T> <= p.m; column += vectors * lanes<T>)
     tile<Rows, vectors, false, strategy>(p, column, 0);
-  last_tile<Rows, vectors>(p, column);
+  last_tile<Rows, vectors, last_strategy(strategy)>(p, column);
 }
 
 template <int Rows, Strategy strategy, class T>
