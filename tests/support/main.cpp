@@ -15,14 +15,44 @@
 #include <reel/device.hpp>
 #include <reel/memory.hpp>
 
+#include "lib/gate/call_view.hpp"
+#include "lib/table/op.hpp"
 #include "support/far_device.hpp"
 
 namespace {
+
+/// What runs an op. A test case may register another kernel or gradient; the next one starts
+/// without.
+struct Runner {
+  reel::detail::Op* op;
+  const reel::Passes* fast;
+  reel::GradientSlot gradient;
+  reel::CompositeRule composite;
+  void* state;
+
+  explicit Runner(reel::detail::Op* its)
+      : op(its),
+        fast(its->fast),
+        gradient(its->gradient),
+        composite(its->composite),
+        state(its->composite_state) {}
+  /// Whether the op ran otherwise.
+  bool restore() const {
+    const bool changed = op->composite != composite || op->composite_state != state ||
+                         op->gradient.rule != gradient.rule || op->fast != fast;
+    op->fast = fast;
+    op->gradient = gradient;
+    op->composite = composite;
+    op->composite_state = state;
+    return changed;
+  }
+};
 
 struct Tally {
   std::size_t passed = 0, failed = 0, skipped = 0;
   std::string skip_reason;  // of the running test case; Catch2 v3 counts skipped test cases itself
   reel::MemoryStatistics before;
+  std::vector<Runner> runners;
 };
 
 Tally& tally() {
@@ -44,9 +74,14 @@ struct TallyListener : ListenerBase {
   void testCaseStarting(const Catch::TestCaseInfo&) override {
     tally().skip_reason.clear();
     tally().before = reel::memory_statistics();
+    tally().runners.clear();
+    for (reel::detail::Op* const op : reel::OpTable::the().ops()) tally().runners.emplace_back(op);
   }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    bool changed = false;
+    for (const Runner& each : tally().runners) changed |= each.restore();
+    if (changed) reel::count_registration();
     const Catch::Totals& totals = stats.totals;
     const reel::MemoryStatistics now = reel::memory_statistics(), &before = tally().before;
     const bool leaks = now.live_tensors != before.live_tensors || now.live_records != 0 ||
