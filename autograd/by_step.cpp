@@ -87,9 +87,9 @@ debug::GradientsByStep TapeAccess::by_step(GradientTape& tape, const Operand& ta
     const std::vector<double> before = total();
     const double upstream = norm_of(numbers_of(playback.gradient_of(each.first_value)));
     const std::string op(each.op->name);
-    const Caller site = each.site();
+    const Caller caller = each.caller();
     playback.play_down_to(i);
-    found.uses.push_back({op, line_text(site), upstream, norm_of(total(), before), 0});
+    found.uses.push_back({op, line_text(caller), upstream, norm_of(total(), before), 0});
   }
   playback.play_rest();
   found.norm = norm_of(total());

@@ -84,7 +84,7 @@ class Notes : public Readings {
 };
 
 [[noreturn]] void fail_differs(const Text& what, const Text& first, const Text& second) {
-  fail<TapeError>(site_of({}), "checkpoint", what, "as in the first run: " + first, second,
+  fail<TapeError>(caller_of({}), "checkpoint", what, "as in the first run: " + first, second,
                   "f must compute the same again.");
 }
 
@@ -224,7 +224,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
     const RecordingPause pause(context);
     results = f(arguments);
   }
-  const Caller site = context.site_of(inputs.caller());
+  const Caller caller = context.caller_of(inputs.caller());
   const CallerScope scope(inputs.caller(), checkpoint_op.name);
   const std::size_t count = run->readings.size();
   SmallVector<Body*, 4> bodies, outputs;
@@ -235,7 +235,7 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
     const Reading& reading = run->readings[i];
     bodies.push_back(Access::body(reading.value));
     if (context.is_watchful())
-      marks.use(context, checkpoint_op, static_cast<int>(i), bodies[i], site);
+      marks.use(context, checkpoint_op, static_cast<int>(i), bodies[i], caller);
     if (context.mode & recording)
       origins.push_back(
           origin_of(context, reading.is_own ? Operand(reading.variable[0]) : Operand(reading.value),
@@ -248,17 +248,18 @@ Tensors detail::run_checkpoint(Operands inputs, const Runs& f, Runs again) try {
     if (!results[i].defined())
       fail<Error>(inputs.caller(), checkpoint_op.name, "result", "a tensor", "an undefined Tensor");
     run->results.push_back(results[i].shape());
-    if (context.is_watchful()) marks.use(context, checkpoint_op, 0, Access::body(results[i]), site);
+    if (context.is_watchful())
+      marks.use(context, checkpoint_op, 0, Access::body(results[i]), caller);
     if (tapes) results[i] = make_alias(context, Access::body(results[i]));
     outputs.push_back(Access::body(results[i]));
     if (!outputs[i])
       fail<MemoryError>(inputs.caller(), checkpoint_op.name, "result", "memory", "none");
   }
   if (tapes && results.size())
-    leave_record(context, checkpoint_op, CheckpointOptions{run}, site, bodies.data(),
+    leave_record(context, checkpoint_op, CheckpointOptions{run}, caller, bodies.data(),
                  origins.data(), static_cast<int>(count), outputs.data(),
                  static_cast<int>(outputs.size()), tapes);
-  for (std::size_t i = 0; i < results.size(); ++i) marks.mark(context, results[i], site);
+  for (std::size_t i = 0; i < results.size(); ++i) marks.mark(context, results[i], caller);
   return results;
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), checkpoint_op.name);

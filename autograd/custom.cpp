@@ -24,7 +24,7 @@ void custom_rule(GradientCall& call) {
   const int count = call.listed_inputs();
   const Tensors found = call.option<CustomOptions>().gradient(Tensors(std::move(upstream)));
   if (static_cast<int>(found.size()) != count)
-    fail<TapeError>(site_of({}), "custom_gradient", "gradient",
+    fail<TapeError>(caller_of({}), "custom_gradient", "gradient",
                     to_text(count) + " tensors, one for each argument", to_text(found.size()));
   for (int i = 0; i < count; ++i) call.give(i, found[static_cast<std::size_t>(i)]);
 }
@@ -54,7 +54,7 @@ void Playback::require_no_request(const Record& record, int input) {
   const std::uint32_t made = record.inputs[input].record;
   if (!(*led_to_)[made - start_]) return;
   const Record& read = reel[made];
-  context_.site = caller_;
+  context_.outer_caller = caller_;
   if (record.op->name == "gradient")
     fail<TapeError>(caller_, "gradient", "tape",
                     "an outer tape that is made before the inner tape records",
@@ -63,8 +63,8 @@ void Playback::require_no_request(const Record& record, int input) {
                     "know.");
   fail<TapeError>(
       caller_, "gradient", "source", "functions that list the tensors that they read",
-      place_of(*record.op, record.site()) + ", which reads one of " +
-          place_of(*read.op, read.site()),
+      place_of(*record.op, record.caller()) + ", which reads one of " +
+          place_of(*read.op, read.caller()),
       "Make this tensor an argument of the function, or list the Variable, or make it a "
       "constant by stop_gradient().");
 }
@@ -91,10 +91,10 @@ void GradientCall::give_from_user() {
                       outputs.data(),
                       static_cast<int>(outputs.size()),
                       OptionsView(record_.options_type, record_.options),
-                      record_.site()};
+                      record_.caller()};
   const Tensors found = call_user_gradient(view, Tensors(std::move(all)));
   if (static_cast<int>(found.size()) != count)
-    fail<TapeError>(record_.site(), record_.op->name, "gradient",
+    fail<TapeError>(record_.caller(), record_.op->name, "gradient",
                     to_text(count) + " tensors, one for each input", to_text(found.size()));
   for (int i = 0; i < count; ++i) give(i, found[static_cast<std::size_t>(i)]);
 }
@@ -137,11 +137,12 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
   if (values.size() == 0)
     fail<Error>(inputs.caller(), custom_op.name, "value", "at least one tensor", "none");
   ResultMarks marks;
-  const Caller site = context.site_of(inputs.caller());
+  const Caller caller = context.caller_of(inputs.caller());
   if (context.is_watchful()) {
     for (std::size_t i = 0; i < count; ++i)
-      marks.use(context, custom_op, static_cast<int>(i), bodies[i], site);
-    for (const Tensor& value : values) marks.use(context, custom_op, 0, Access::body(value), site);
+      marks.use(context, custom_op, static_cast<int>(i), bodies[i], caller);
+    for (const Tensor& value : values)
+      marks.use(context, custom_op, 0, Access::body(value), caller);
   }
   // Tapes may have ended inside f, so numbers of records may have been freed.
   for (std::size_t i = 0; i < count && context.mode & recording; ++i)
@@ -161,11 +162,11 @@ Tensors run_custom(Operands inputs, const std::vector<Variable>& variables,
   }
   if (tapes) {
     const CustomOptions options{std::move(gradient)};
-    leave_record(context, custom_op, options, site, bodies.data(), origins.data(),
+    leave_record(context, custom_op, options, caller, bodies.data(), origins.data(),
                  static_cast<int>(bodies.size()), results.data(), static_cast<int>(results.size()),
                  tapes, unlisted);
   }
-  for (std::size_t i = 0; i < values.size(); ++i) marks.mark(context, values[i], site);
+  for (std::size_t i = 0; i < values.size(); ++i) marks.mark(context, values[i], caller);
   return std::move(values);
 } catch (const std::bad_alloc&) {
   fail_memory(inputs.caller(), custom_op.name);

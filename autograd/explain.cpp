@@ -48,7 +48,7 @@ Elements elements_of(const Body* body) {
 std::string text_of(const Body& x) {
   return fmt::format("{} {}", name_of(x.dtype), std::string(to_text(x.shape)));
 }
-std::string place_of(const Record& record) { return place_of(*record.op, record.site()); }
+std::string place_of(const Record& record) { return place_of(*record.op, record.caller()); }
 
 /// ", where input 0 is -1": the saved element at the place of a gradient's element.
 std::string where_input_is(const Record& record, int input, std::int64_t at) {

@@ -25,7 +25,7 @@ const Tensor& GradientCall::dy(int output) {
 namespace {
 const Tensor& saved_value(Body* const& body, const Record& record, const char* what, int i) {
   if (!body)
-    fail<TapeError>(record.site(), record.op->name, Text(what) + " " + to_text(i),
+    fail<TapeError>(record.caller(), record.op->name, Text(what) + " " + to_text(i),
                     "a value that the op's needs name", "one that is not kept");
   return Access::tensor(body);
 }
@@ -44,7 +44,7 @@ void GradientCall::give(int input, Tensor dx) {
   playback_.use(record_, input, dx);
   if (dx.dtype() != input_dtype(input)) dx = dx.to(input_dtype(input));
   if (!(dx.shape() == input_shape(input)))
-    fail<ShapeError>(record_.site(), record_.op->name, "gradient of input " + to_text(input),
+    fail<ShapeError>(record_.caller(), record_.op->name, "gradient of input " + to_text(input),
                      "shape " + to_text(input_shape(input)), to_text(dx.shape()));
   playback_.add(playback_.input_slot(record_, input), std::move(dx));
 }
@@ -68,7 +68,7 @@ void GradientCall::give(int input, Op& op, std::initializer_list<Operand> inputs
   if (!wants(input)) return;
   if (playback_.add_in_place(playback_.input_slot(record_, input), op, inputs, options)) return;
   SmallVector<Tensor, 2> outputs;
-  run(op, std::span(inputs.begin(), inputs.size()), options, record_.site(), outputs);
+  run(op, std::span(inputs.begin(), inputs.size()), options, record_.caller(), outputs);
   give(input, std::move(outputs[0]));
 }
 }  // namespace reel

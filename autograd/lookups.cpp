@@ -40,7 +40,7 @@ void Lookups::find(Reel& reel, std::uint64_t tape, std::uint32_t start, std::uin
     if (other[i] && has(i))
       fail<TapeError>(caller, "row_gradients", name_of(sources[i], i),
                       "a Variable that only lookup() reads",
-                      "one that " + place_of(*other[i]->op, other[i]->site()) + " reads too",
+                      "one that " + place_of(*other[i]->op, other[i]->caller()) + " reads too",
                       "gradient() computes its dense gradient.");
   std::size_t kept = 0;
   for (const SourceValue& place : places)

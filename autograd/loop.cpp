@@ -86,7 +86,7 @@ struct Reports {
 /// each trip are leaves.
 struct LoopRecord {
   const char* name;
-  Caller site;
+  Caller caller;
   int number;  // for the interceptor
   bool reverse, once;
   std::size_t states = 0, arrays = 0;
@@ -99,7 +99,7 @@ struct LoopRecord {
   std::unique_ptr<GradientTape::Pause> pause;  // ends before the tape does
 
   LoopRecord(const char* n, Caller s, int loop, bool r, bool o)
-      : name(n), site(s), number(loop), reverse(r), once(o) {}
+      : name(n), caller(s), number(loop), reverse(r), once(o) {}
 };
 struct LoopHeld {
   std::shared_ptr<LoopRecord> record;
@@ -116,7 +116,7 @@ class LoopGradient {
     List state = carried_, made_rows;
     Reports report;
     report.begin({.name = record_.name,
-                  .site = record_.site,
+                  .caller = record_.caller,
                   .reverse = !record_.reverse,
                   .once = record_.once,
                   .gradient_of = record_.number,
@@ -128,7 +128,7 @@ class LoopGradient {
     List last = names_of(state), stacked;
     for (std::size_t i = 0; i < made.size(); ++i)
       stacked.push_back(made[i].empty() ? zeros_of_input(wanted_arrays_[i])
-                                        : joined(made[i], !record_.reverse, record_.site));
+                                        : joined(made[i], !record_.reverse, record_.caller));
     report({.kind = Kind::ends, .state = last, .rows = stacked, .of = state});
     give(last, stacked);
   }
@@ -149,7 +149,7 @@ class LoopGradient {
     for (std::size_t i = 0; i < results; ++i)
       if (const int output = static_cast<int>(i); is_floating(call_.input_dtype(output))) {
         states_.push_back(output);
-        carried_.push_back(call_.has_dy(output) ? in_order(call_.dy(output), record_.site)
+        carried_.push_back(call_.has_dy(output) ? in_order(call_.dy(output), record_.caller)
                                                 : zeros_of_input(output));
       }
     for (int i = from_; i < call_.input_count(); ++i)
@@ -164,7 +164,7 @@ class LoopGradient {
       if (call_.has_dy(i)) {
         given_.push_back(i - static_cast<int>(results));
         (record_.once ? carried_results_ : given_rows_)
-            .push_back(in_order(call_.dy(i), record_.site));
+            .push_back(in_order(call_.dy(i), record_.caller));
       }
   }
 
@@ -200,8 +200,8 @@ class LoopGradient {
       else
         sources.push_back(each.value);
     }
-    List found = gradients_of(*record_.tape, results, gradients, sources, record_.site);
-    for (Tensor& x : found) x = in_order(x, record_.site);
+    List found = gradients_of(*record_.tape, results, gradients, sources, record_.caller);
+    for (Tensor& x : found) x = in_order(x, record_.caller);
     List next, row_gradients;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (i >= states_.size() && i < states_.size() + wanted_arrays_.size()) {
@@ -265,7 +265,7 @@ struct Loop::State {
   void leave(List& results);
 };
 Loop::Loop(const char* name, Kind kind, LoopOptions options, Caller caller) try
-    : state_(new State{name, kind, options, Context::here().site_of(caller)}) {
+    : state_(new State{name, kind, options, Context::here().caller_of(caller)}) {
   if (options.most < 0)
     fail<Error>(caller, name, "options.most", "at least 0", to_text(options.most));
 } catch (const std::bad_alloc&) {
@@ -321,7 +321,7 @@ void Loop::State::follow(const LoopLeaves& state_leaves, const LoopLeaves& array
   first = before = list_of(state_leaves);
   arrays = list_of(array_leaves);
   report.begin({.name = name,
-                .site = caller,
+                .caller = caller,
                 .reverse = options.reverse,
                 .once = is_once(),
                 .most = options.most,

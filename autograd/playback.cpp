@@ -78,7 +78,7 @@ Playback::Playback(Context& context, ResultMarks& marks, std::uint64_t tape, std
       played_(target + 1),
       keeps_saved_(keeps_saved),
       watched_(context.mode ? watchers_of(context) : 0),
-      caller_(context.site_of(caller)) {
+      caller_(context.caller_of(caller)) {
   const Record& last = (*context.reel)[target];
   slots_.resize(last.first_value + static_cast<std::uint32_t>(last.output_count()) - first_value_);
 }
@@ -170,14 +170,14 @@ inline bool Playback::add_to(Tensor& slot, const Tensor& dx) {
   if (on_cpu(sum) && !pass) return false;
   const Body* const summands[] = {&sum, Access::body(dx)};
   Body* output = &sum;
-  const GateCall call{core_ops.add, summands,    2, {},          context_.site, &output, 1,
+  const GateCall call{core_ops.add, summands,    2, {},          context_.outer_caller, &output, 1,
                       nullptr,      Part::value, 1, only_played_};
   if (hooked) tell_begin(context_, call);
   if (on_cpu(sum)) {
     const void* inputs[] = {sum.data, summands[1]->data};
     run_pass(pass, sum.elements, inputs, 2, sum.dtype, 0, sum.data, sum.dtype);
   } else {
-    run_kernel(core_ops.add, {}, {summands, &output, nullptr, 2, 1}, context_.site);
+    run_kernel(core_ops.add, {}, {summands, &output, nullptr, 2, 1}, context_.outer_caller);
   }
   if (hooked) tell_end(context_, call);
   return true;
@@ -213,7 +213,7 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
   }
   const Body* inputs[] = {&x, &y};
   Body* output = Access::body(adds ? slot : made);
-  const GateCall call{core_ops.matmul, inputs, 2,       {},          context_.site,
+  const GateCall call{core_ops.matmul, inputs, 2,       {},          context_.outer_caller,
                       &output,         1,      nullptr, Part::value, adds};
   // Observers read a transposed matrix as one that is not row-major; the kernel reads the strides.
   const auto order = [&] {
@@ -225,7 +225,7 @@ bool Playback::add_product(Tensor& slot, const Body& a, Transposed a_transposed,
     tell_begin(context_, call);
     x.contiguous = a.contiguous, y.contiguous = b.contiguous;
   }
-  run_on_host(core_ops.matmul, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.site);
+  run_on_host(core_ops.matmul, {}, {inputs, &output, nullptr, 2, 1, adds}, context_.outer_caller);
   if (context_.mode) [[unlikely]] {
     order();
     tell_end(context_, call);
@@ -261,7 +261,7 @@ void Playback::play_record(Record& record) {
     if (!given) given = Access::body(dy(i));
   }
   if (given) {
-    context_.site = record.site();
+    context_.outer_caller = record.caller();
     if (watched_) [[unlikely]]
       tell_record(record);
     find_wanted(record);
@@ -314,7 +314,7 @@ bool Playback::play_alike(Record& record) {
   if (count == 2 && expect(slots_[record.inputs[order[1]].value - first_value_]))
     std::swap(order[0], order[1]);
   dy_ = &slot;
-  context_.site = record.site();
+  context_.outer_caller = record.caller();
   TileValues values;
   for (int k = 0; k < count; ++k) {
     const bool last = k == count - 1 && !slot.requests;
@@ -370,7 +370,7 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
              : new_gradient(context_, op, device, given.dtype, given.shape, given.elements);
   Body* output = Access::body(adds ? slot : dx);
   const GateCall call{
-      const_cast<Op&>(op), values.bodies, 4, {}, record.site(), &output, 1, nullptr, part, adds,
+      const_cast<Op&>(op), values.bodies, 4, {}, record.caller(), &output, 1, nullptr, part, adds,
       only_played_};
   if (context_.mode & observed) tell_begin(context_, call);
   if (pass)
@@ -378,7 +378,7 @@ void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
              values.scalars | (adds ? pass_adds : 0), output->data, given.dtype);
   else
     run_gradient(op, part, {}, {values.bodies, &output, nullptr, 4, 1, adds}, device,
-                 record.site());
+                 record.caller());
   tell_gradient_end(call);
   if (!adds) add(slot, std::move(dx));
 }
@@ -415,7 +415,7 @@ inline bool Playback::play_neighbours(const Record& record, int i, const Kernels
                         values.bodies,
                         4,
                         {},
-                        record.site(),
+                        record.caller(),
                         &out,
                         1,
                         nullptr,
@@ -454,7 +454,7 @@ Tensor Playback::step_before(const Record& record, const Op& op) {
           ? std::move(dy)
           : new_gradient(context_, *record.op, cpu(), out->dtype, out->shape, out->elements);
   Body* output = Access::body(dz);
-  const GateCall call{const_cast<Op&>(op), bodies, 4, {}, record.site(), &output, 1, nullptr,
+  const GateCall call{const_cast<Op&>(op), bodies, 4, {}, record.caller(), &output, 1, nullptr,
                       Part::gradient_0};
   if (context_.mode & observed) tell_begin(context_, call);
   run_pass(pass, out->elements, values, 4, out->dtype, 0, output->data, out->dtype);
@@ -527,14 +527,14 @@ void Playback::play_fused(Record& record, Device device) {
                        given.data(),
                        call.input_count,
                        options,
-                       record.site(),
+                       record.caller(),
                        results.data(),
                        inputs,
                        nullptr,
                        Part::gradients,
                        accumulate};
   if (context_.mode & observed) tell_begin(context_, event);
-  run_gradient(*record.op, Part::gradients, options, call, device, record.site());
+  run_gradient(*record.op, Part::gradients, options, call, device, record.caller());
   if (context_.mode) tell_gradient_end(event);
   for (int i = 0; i < inputs; ++i)
     if (made[static_cast<std::size_t>(i)].defined())

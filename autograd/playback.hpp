@@ -88,7 +88,7 @@ class Playback {
   /// Notes that a gradient function has returned x.
   void use(const Record& record, int input, const Tensor& x) {
     if (context_.is_watchful())
-      marks_.use(context_, *record.op, input, Access::body(x), record.site());
+      marks_.use(context_, *record.op, input, Access::body(x), record.caller());
   }
   /// Whether x's elements may be overwritten: nothing else uses them, and no interceptor has seen
   /// them.

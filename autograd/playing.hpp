@@ -23,13 +23,13 @@ class PlaybackScope {
   PlaybackScope(Context& context, std::uint64_t tape)
       : context_(context),
         pause_(context, tape),
-        site_(context.site),
-        names_(context.site_name.empty()) {
-    if (names_) context_.site_name = "gradient";
+        caller_(context.outer_caller),
+        names_(context.layer_name.empty()) {
+    if (names_) context_.layer_name = "gradient";
   }
   ~PlaybackScope() {
-    context_.site = site_;
-    if (names_) context_.site_name = {};
+    context_.outer_caller = caller_;
+    if (names_) context_.layer_name = {};
   }
   PlaybackScope(const PlaybackScope&) = delete;
   PlaybackScope& operator=(const PlaybackScope&) = delete;
@@ -37,7 +37,7 @@ class PlaybackScope {
  private:
   Context& context_;
   RecordingPause pause_;
-  Caller site_;
+  Caller caller_;
   bool names_;
 };
 

@@ -79,7 +79,7 @@ void GradientTape::watch(const Tensor& x, Caller caller) try {
   if (!is_floating(body->dtype))
     fail<DTypeError>(caller, "watch", "x", "a floating dtype", name_of(body->dtype));
   Context& context = own_context(reel_, "watch", caller);
-  if (!spent_) context.reel->watch(body, nullptr, bit_, context.site_of(caller));
+  if (!spent_) context.reel->watch(body, nullptr, bit_, context.caller_of(caller));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "watch");
 }
@@ -89,7 +89,7 @@ void GradientTape::watch(const Variable& x, Caller caller) try {
   Context& context = own_context(reel_, "watch", caller);
   if (spent_) return;
   context.reel->watch(Access::body(read_variable(context, x)), &Access::cell(x), bit_,
-                      context.site_of(caller));
+                      context.caller_of(caller));
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "watch");
 }

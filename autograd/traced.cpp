@@ -114,7 +114,7 @@ void leave_call(const std::vector<Tensor*>& results, const detail::TapedCall& ca
       outputs.push_back(Access::body(*result));
     }
   if (tapes && outputs.size())
-    leave_record(context, traced_op, CallHeld{std::move(gradient)}, context.site_of(caller),
+    leave_record(context, traced_op, CallHeld{std::move(gradient)}, context.caller_of(caller),
                  bodies.data(), origins.data(), static_cast<int>(bodies.size()), outputs.data(),
                  static_cast<int>(outputs.size()), tapes);
   for (Tensor* const result : results)

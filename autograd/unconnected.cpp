@@ -11,9 +11,9 @@
 #include "lib/gate/gate.hpp"
 
 namespace reel {
-std::string place_of(const Op& op, Caller site) {
+std::string place_of(const Op& op, Caller caller) {
   const std::string text(op.function.empty() ? op.name : op.function);
-  return site.file ? text + " (" + line_text(site) + ")" : text;
+  return caller.file ? text + " (" + line_text(caller) + ")" : text;
 }
 
 std::vector<bool> reached_from(Reel& reel, std::uint64_t tape, std::uint32_t start,
@@ -129,7 +129,7 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   std::string cut_at;
   for (const Cut& cut : reel.cuts()) {
     if (cut.record < start || !reached[cut.record - start]) continue;
-    cut_at = place_of(*cut.op, cut.site) + ", which has no gradient";
+    cut_at = place_of(*cut.op, cut.caller) + ", which has no gradient";
   }
   if (target.record == no_record) return unrecorded(context, target, source, cut_at);
   if (reel.is_leaf(target.record))
@@ -143,7 +143,7 @@ Cause cause_of(Context& context, const AskedTarget& target, GradientSource sourc
   for (std::size_t k = reached.size(); k-- > 0;) {
     const std::uint32_t last = start + static_cast<std::uint32_t>(k);
     if (!reached[k] || reel.is_leaf(last)) continue;
-    return {"one that ends at " + place_of(*reel[last].op, reel[last].site()) + perhaps, zero};
+    return {"one that ends at " + place_of(*reel[last].op, reel[last].caller()) + perhaps, zero};
   }
   if (const Cause cause = unknown(reel, target.tape, source); !cause.got.empty()) return cause;
   return {"a source that no recorded op uses" + perhaps,

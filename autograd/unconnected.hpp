@@ -6,7 +6,7 @@
 
 namespace reel {
 /// "relu (train.cpp:30)"
-std::string place_of(const Op& op, Caller site);
+std::string place_of(const Op& op, Caller caller);
 /// What gradient() of a tape was asked for: the record is no_record where the tape has none.
 struct AskedTarget {
   std::uint64_t tape;

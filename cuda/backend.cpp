@@ -17,10 +17,10 @@ class Mark final : public QueuePoint {
  public:
   explicit Mark(Gpu& gpu) : device_(gpu.index) {
     const Current current(device_);
-    check(cudaEventCreateWithFlags(&event_, cudaEventDefault), "Event", host->site({}));
+    check(cudaEventCreateWithFlags(&event_, cudaEventDefault), "Event", host->names_of({}));
     if (const cudaError_t error = cudaEventRecord(event_, gpu.streams.mine().handle)) {
       cudaEventDestroy(event_);
-      check(error, "Event", host->site({}));
+      check(error, "Event", host->names_of({}));
     }
   }
   ~Mark() override {
@@ -35,14 +35,14 @@ class Mark final : public QueuePoint {
       cudaGetLastError();
       return false;
     }
-    check(error, "Event", host->site({}));
+    check(error, "Event", host->names_of({}));
     return true;
   }
-  void wait() override { check(cudaEventSynchronize(event_), "Event", host->site({})); }
+  void wait() override { check(cudaEventSynchronize(event_), "Event", host->names_of({})); }
   double milliseconds_since(QueuePoint& earlier) override {
     float time = 0;
     check(cudaEventElapsedTime(&time, static_cast<Mark&>(earlier).event_, event_), "Event",
-          host->site({}));
+          host->names_of({}));
     return time;
   }
 
@@ -56,11 +56,12 @@ class Mark final : public QueuePoint {
 void check_code(int index) {
   const cudaError_t error = find_code();
   if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction)
-    return check(error, "cuda", host->site({}));
+    return check(error, "cuda", host->names_of({}));
   cudaGetLastError();
   const std::string major = std::to_string(attribute(cudaDevAttrComputeCapabilityMajor, index)),
                     minor = std::to_string(attribute(cudaDevAttrComputeCapabilityMinor, index));
-  host->fail_device(host->site({}), "cuda", "device", "a GPU that the CUDA backend has code for",
+  host->fail_device(host->names_of({}), "cuda", "device",
+                    "a GPU that the CUDA backend has code for",
                     "one of compute capability " + major + "." + minor,
                     "Build the backend with -Dgpu_archs=" + major + minor + ".");
 }
@@ -76,7 +77,7 @@ class CudaBackend final : public Backend {
     const Current current(index);
     std::byte* block = nullptr;
     const cudaError_t error = at(index).allocate(bytes, block);
-    if (error != cudaErrorMemoryAllocation) check(error, "cuda", host->site({}));
+    if (error != cudaErrorMemoryAllocation) check(error, "cuda", host->names_of({}));
     return block;
   }
   void release(int index, std::byte* block, std::size_t bytes) noexcept override {
@@ -156,8 +157,8 @@ class CudaBackend final : public Backend {
     const std::uint32_t of_reader = reader.streams.mine().devices;
     writer.streams.mine().devices |= of_reader | std::uint32_t{1} << from_index % 32;
   }
-  void name(const Body& made, const Op& op, Caller site) override {
-    at(made.device_index).memory.name(made, op, site);
+  void name(const Body& made, const Op& op, Caller caller) override {
+    at(made.device_index).memory.name(made, op, caller);
   }
   void wait(int index) override {
     at(index).wait();
@@ -166,7 +167,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<QueuePoint> mark(int index) override { return std::make_unique<Mark>(at(index)); }
   std::byte* allocate_pinned(int index, std::size_t bytes) override {
     std::byte* block = nullptr;
-    check(pinned_.take(index, bytes, block), "pinned", host->site({}));
+    check(pinned_.take(index, bytes, block), "pinned", host->names_of({}));
     return block;
   }
   void release_pinned(std::byte* block) noexcept override { pinned_.give(block); }

@@ -14,11 +14,11 @@
 namespace reel::gpu {
 const PluginHost* host = nullptr;
 
-void check(cudaError_t error, std::string_view op, const CallSite& site) {
+void check(cudaError_t error, std::string_view op, const CallNames& names) {
   if (error == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();  // clears the error, unless it is sticky
-  host->fail_device(site, op, "device", "CUDA to do its work", cudaGetErrorString(error),
+  host->fail_device(names, op, "device", "CUDA to do its work", cudaGetErrorString(error),
                     "An earlier kernel may have caused it: call synchronize() after each op to "
                     "find which one.");
 }
@@ -142,7 +142,7 @@ void Memory::give(std::byte* block, std::size_t) noexcept {
   live_ -= given.bytes;
   given.live = false;
   given.op = {};
-  given.site = {};
+  given.caller = {};
   if (keeps_memory) try {
       kept_[given.bytes].push_back(found);
       return;
@@ -173,12 +173,12 @@ cudaError_t Memory::use(const std::byte* at, bool writes) {
   block.users |= mine.alone();
   return streams_.follow(mine, block.writer);
 }
-void Memory::name(const Body& made, const Op& op, Caller site) {
+void Memory::name(const Body& made, const Op& op, Caller caller) {
   if (rounded(static_cast<std::size_t>(made.bytes())) < large) return;
   const std::lock_guard held(mutex_);
   if (const auto found = blocks_.find(made.data); found != blocks_.end()) {
     found->second.op = op.name;
-    found->second.site = site;
+    found->second.caller = caller;
   }
 }
 void Memory::trim() noexcept {
@@ -209,8 +209,8 @@ std::string Memory::largest() {
     const Block& each = *all[i];
     text += (i ? ", " : "; the largest: ") + std::to_string(each.bytes >> 20) + " MiB";
     if (!each.op.empty()) text += " of " + std::string(each.op);
-    if (each.site.file)
-      text += " (" + std::string(each.site.file) + ":" + std::to_string(each.site.line) + ")";
+    if (each.caller.file)
+      text += " (" + std::string(each.caller.file) + ":" + std::to_string(each.caller.line) + ")";
   }
   return text + ".";
 }
@@ -227,12 +227,12 @@ Faults::Pending Faults::pending_of(const Queue& queue, const KernelResult& resul
                                    StreamSet streams) {
   const DeviceCall& call = *queue.call;
   const Body& input = call.kernel.input(result.input);
-  const CallSite site = host->site(call.site);
+  const CallNames names = host->names_of(call.caller);
   return {&call.op,
           result,
-          site.caller,
-          std::string(site.layer),
-          std::string(site.function),
+          names.caller,
+          std::string(names.layer),
+          std::string(names.function),
           input.shape,
           call.part == Part::value && !is_floating(input.dtype),
           streams};
@@ -432,18 +432,18 @@ void Gpu::run(const DeviceCall& call) {
     cudaError_t error = cudaSuccess;
     for (int i = 0; i < kernel.input_count && !error; ++i) error = use(kernel.inputs[i], false);
     for (int i = 0; i < kernel.output_count && !error; ++i) error = use(kernel.outputs[i], true);
-    check(error, call.op.name, host->site(call.site));
+    check(error, call.op.name, host->names_of(call.caller));
   }
   Scratch scratch{*this};
   const Queue queue{this, &call, &scratch, stream_of(*this), processors};
   const KernelResult result =
       call.op.on(Device::Kind::cuda).of<Queue>(call.part)(call.kernel.on(queue));
   for (int i = 0; i < call.kernel.output_count; ++i)
-    if (const Body* const made = call.kernel.outputs[i]) memory.name(*made, call.op, call.site);
+    if (const Body* const made = call.kernel.outputs[i]) memory.name(*made, call.op, call.caller);
   scratch.reporting = {};
   if (result.failure)
     host->fail_kernel(call.op, result, call.kernel.input(result.input).shape, -1,
-                      host->site(call.site));
+                      host->names_of(call.caller));
 }
 void Gpu::fill(Body& to, double number) {
   const Current current(index);
@@ -470,7 +470,7 @@ void* Queue::scratch(std::size_t bytes) const {
       gpu->allocate(std::max<std::size_t>(bytes, 1), block, held->reporting.owns_lock());
   if (error == cudaErrorMemoryAllocation) {
     held->reporting = {};
-    host->fail_memory(host->site(call->site), call->op.name, "scratch",
+    host->fail_memory(host->names_of(call->caller), call->op.name, "scratch",
                       std::to_string(bytes) + " bytes", gpu->memory.largest());
   }
   check(error);
@@ -501,17 +501,17 @@ const Draws* Queue::draws() const {
 void Queue::fail(cudaError_t error) const {
   if (held) held->reporting = {};  // the call ends; see Faults
   const std::string_view op = call ? call->op.name : "fill";
-  const CallSite site = host->site(call ? call->site : Caller());
+  const CallNames names = host->names_of(call ? call->caller : Caller());
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    host->fail_memory(site, op, "kernel", "its code or its stack", gpu->memory.largest());
+    host->fail_memory(names, op, "kernel", "its code or its stack", gpu->memory.largest());
   }
-  gpu::check(error, op, site);
+  gpu::check(error, op, names);
   __builtin_unreachable();
 }
 void Queue::refuse(const char* expected, const char* got, const char* advice) const {
   held->reporting = {};
-  host->fail_device(host->site(call->site), call->op.name, "device", expected, got, advice);
+  host->fail_device(host->names_of(call->caller), call->op.name, "device", expected, got, advice);
   __builtin_unreachable();
 }
 }  // namespace reel::gpu

@@ -17,7 +17,7 @@ namespace reel::gpu {
 extern const PluginHost* host;
 
 /// Throws DeviceError unless the result is cudaSuccess.
-void check(cudaError_t error, std::string_view op, const CallSite& site = {});
+void check(cudaError_t error, std::string_view op, const CallNames& names = {});
 
 /// A number that says what the device has.
 int attribute(cudaDeviceAttr attribute, int index);
@@ -57,7 +57,7 @@ class Memory {
   /// write, and a write after all earlier uses.
   cudaError_t use(const std::byte* at, bool writes);
   /// Remembers what makes a value in a large block, for errors.
-  void name(const Body& made, const Op& op, Caller site);
+  void name(const Body& made, const Op& op, Caller caller);
   void trim() noexcept;
   DeviceMemoryUse use();
   std::string largest();
@@ -69,7 +69,7 @@ class Memory {
     StreamSet users = 0;   // those that have used the block since then, and the writer
     bool live = true;
     std::string_view op = {};  // of a large one, for errors
-    Caller site = {};
+    Caller caller = {};
   };
   using Blocks = OwnMap<std::byte*, Block>;
   static constexpr std::size_t large = std::size_t{1} << 20;
@@ -124,7 +124,7 @@ class Faults {
     const Op* op;
     KernelResult result;
     Caller caller;
-    std::string layer, function;  // of the CallSite, whose names may be gone when the report comes
+    std::string layer, function;  // of the CallNames, whose names may be gone when the report comes
     Shape shape;                  // of the input
     bool has_place;
     StreamSet streams;        // on which its kernels run

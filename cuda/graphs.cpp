@@ -173,7 +173,7 @@ cudaError_t Graphs::begin_capture() {
 void Graphs::report_failure(const PlannedGraph& planned, std::string_view why) {
   if (std::find(reported_.begin(), reported_.end(), planned.plan) != reported_.end()) return;
   reported_[reports_++ % reported_.size()] = planned.plan;
-  const Caller caller = host->site(planned.calls.front().site).caller;
+  const Caller caller = host->names_of(planned.calls.front().caller).caller;
   const std::string_view line = why.substr(0, why.find('\n'));
   std::fprintf(stderr, "reel: %s:%u: a traced function runs without a CUDA graph for now: %.*s\n",
                caller.file ? caller.file : "?", caller.line, static_cast<int>(line.size()),

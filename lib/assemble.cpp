@@ -27,7 +27,7 @@ extern "C" [[gnu::weak]] const char* reel_install_cuda(const reel::PluginHost& h
 namespace reel {
 constinit const ErrorSource error_source = {
     .begin = [] { tell_interceptors("it catches an error of the library"); },
-    .line = site_of,
+    .line = caller_of,
     .names = names_of_call,
     .find_call = find_call,
     .tell = tell_error,
@@ -112,9 +112,9 @@ void add_kernels(const OpTable& ops, kernels::Families families, Problems& probl
       op->on_cpu().set(part, entry->kernel);
       if (part == Part::value) op->on_cpu().takes_halves = entry->takes_halves;
     }
-    for (auto* entry = (*families)->tiles; entry && entry->op; ++entry)
-      if (Op* op = problems.known(ops, "tiles", entry->op))
-        op->on_cpu().tiles = op->fast = entry->tiles;
+    for (auto* entry = (*families)->passes; entry && entry->op; ++entry)
+      if (Op* op = problems.known(ops, "passes", entry->op))
+        op->on_cpu().passes = op->fast = entry->passes;
   }
 }
 

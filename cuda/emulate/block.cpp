@@ -14,7 +14,7 @@ constexpr std::size_t static_limit = 48 << 10, shared_limit = 227 << 10;
 constexpr std::size_t canary_bytes = 64;
 constexpr unsigned char canary = 0xE7;
 
-bool same(Site a, Site b) { return a.line == b.line && std::string_view(a.file) == b.file; }
+bool same(Caller a, Caller b) { return a.line == b.line && std::string_view(a.file) == b.file; }
 std::uint64_t outside_of_kernels = 0;
 }  // namespace
 std::uint64_t* thread_accesses = &outside_of_kernels;
@@ -83,10 +83,10 @@ void Block::run_ready() {
   }
 }
 
-void Block::wait(Wait what, Site site) {
+void Block::wait(Wait what, Caller caller) {
   Thread& self = *current_;
   self.wait = what;
-  self.site = site;
+  self.caller = caller;
   self.fiber->pause();
 }
 
@@ -100,7 +100,7 @@ void Block::pass_barrier() {
     if (thread.wait == Wait::warp) report_threads("some lanes of a mask do not arrive");
     if (thread.wait != Wait::block) continue;
     if (!first) first = &thread;
-    if (!same(thread.site, first->site)) report_threads("threads wait at different barriers");
+    if (!same(thread.caller, first->caller)) report_threads("threads wait at different barriers");
     votes_.count += thread.vote;
     votes_.all &= int(thread.vote);
     votes_.any |= int(thread.vote);
@@ -112,12 +112,12 @@ void Block::pass_barrier() {
   }
 }
 
-Votes Block::barrier(bool vote, Site site) {
+Votes Block::barrier(bool vote, Caller caller) {
   Thread& self = *current_;
   Clock& clock = barriers_[self.barriers++ % 2];
   self.vote = vote;
   clock.release();
-  wait(Wait::block, site);
+  wait(Wait::block, caller);
   clock.acquire();
   return votes_;
 }
@@ -134,8 +134,8 @@ void Block::arrive_in_warp(unsigned at) {
   Exchange* mine = nullptr;
   // Lanes with other masks may wait here too. Each mask is an exchange of its own.
   for (Exchange& other : open)
-    if (other.mask == thread.mask && same(other.site, thread.site)) mine = &other;
-  if (!mine) mine = &open.emplace_back(Exchange{thread.mask, 0, thread.site});
+    if (other.mask == thread.mask && same(other.caller, thread.caller)) mine = &other;
+  if (!mine) mine = &open.emplace_back(Exchange{thread.mask, 0, thread.caller});
   mine->arrived |= lane;
   if (mine->arrived == (mine->mask & lanes_here(number))) finish_exchange(number, *mine);
 }
@@ -157,22 +157,22 @@ void Block::finish_exchange(unsigned number, const Exchange& exchange) {
   warp.open.erase(warp.open.begin() + (&exchange - warp.open.data()));
 }
 
-const std::uint64_t* Block::exchange(unsigned mask, std::uint64_t value, Site site) {
+const std::uint64_t* Block::exchange(unsigned mask, std::uint64_t value, Caller caller) {
   Thread& self = *current_;
   if (!(mask >> self.indices.lane & 1))
     report("%s:%d: a lane takes part in an exchange, but the mask 0x%08x does not contain it",
-           site.file, site.line, mask);
+           caller.file, caller.line, mask);
   self.mask = mask;
   self.given = value;
-  wait(Wait::warp, site);
+  wait(Wait::warp, caller);
   return self.received.data();
 }
 
-void Block::warp_barrier(unsigned mask, Site site) {
+void Block::warp_barrier(unsigned mask, Caller caller) {
   Warp& warp = warps_[index_of(*current_) / lanes_of_warp];
   Clock& clock = warp.clocks[warp.done % warp.clocks.size()];
   clock.release();
-  exchange(mask, 0, site);
+  exchange(mask, 0, caller);
   clock.acquire();
 }
 
@@ -184,16 +184,17 @@ unsigned Block::active_lanes() const {
   return lanes;
 }
 
-void* Block::shared_memory(const void* tag, std::size_t bytes, std::size_t alignment, Site site) {
+void* Block::shared_memory(const void* tag, std::size_t bytes, std::size_t alignment,
+                           Caller caller) {
   for (const SharedArray& array : shared_arrays_)
     if (array.tag == tag) return array.memory;
   const bool dynamic = tag == this;
   if (!dynamic) shared_bytes_ += bytes;
   if (shared_bytes_ > static_limit)
-    report("%s:%d: %zu bytes of static shared memory; a block has %zu", site.file, site.line,
+    report("%s:%d: %zu bytes of static shared memory; a block has %zu", caller.file, caller.line,
            shared_bytes_, static_limit);
   if (shared_bytes_ + launch_.shared_bytes > shared_limit)
-    report("%s:%d: %zu bytes of shared memory; a block has %zu", site.file, site.line,
+    report("%s:%d: %zu bytes of shared memory; a block has %zu", caller.file, caller.line,
            shared_bytes_ + launch_.shared_bytes, shared_limit);
   // The emulator allocates this memory, so it has no access history in ThreadSanitizer. The next
   // block uses the same memory.
@@ -227,11 +228,11 @@ void Block::report_threads(const char* what) const {
   explain("%s:", what);
   const Thread* shown = nullptr;
   for (const Thread& thread : threads_) {
-    if (shown && shown->wait == thread.wait && same(shown->site, thread.site)) continue;
+    if (shown && shown->wait == thread.wait && same(shown->caller, thread.caller)) continue;
     shown = &thread;
     explain("from thread %u on: %s %s:%d", index_of(thread),
-            thread.wait == Wait::left ? "has ended; waited last at" : "waits at", thread.site.file,
-            thread.site.line);
+            thread.wait == Wait::left ? "has ended; waited last at" : "waits at",
+            thread.caller.file, thread.caller.line);
   }
   report("%s", what);
 }

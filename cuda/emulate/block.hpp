@@ -32,11 +32,11 @@ class Block {
   // Called by the running thread:
   const ThreadIndices& here() const { return current_->indices; }
   const Launch& launch() const { return launch_; }
-  Votes barrier(bool vote, Site site);
-  const std::uint64_t* exchange(unsigned mask, std::uint64_t value, Site site);
-  void warp_barrier(unsigned mask, Site site);
+  Votes barrier(bool vote, Caller caller);
+  const std::uint64_t* exchange(unsigned mask, std::uint64_t value, Caller caller);
+  void warp_barrier(unsigned mask, Caller caller);
   unsigned active_lanes() const;
-  void* shared_memory(const void* tag, std::size_t bytes, std::size_t alignment, Site site);
+  void* shared_memory(const void* tag, std::size_t bytes, std::size_t alignment, Caller caller);
   [[noreturn]] void stop(cudaError_t error);
 
  private:
@@ -49,12 +49,12 @@ class Block {
     unsigned mask = 0, barriers = 0;
     std::uint64_t given = 0, accesses = 0;
     std::array<std::uint64_t, lanes_of_warp> received;  // by lane
-    Site site{"", 0};
+    Caller caller{"", 0};
   };
   // An exchange that some lanes of the mask have not reached yet.
   struct Exchange {
     unsigned mask, arrived;
-    Site site;
+    Caller caller;
   };
   struct Warp {
     std::vector<Exchange> open;
@@ -72,7 +72,7 @@ class Block {
   void pass_barrier();
   void arrive_in_warp(unsigned at);
   void finish_exchange(unsigned warp, const Exchange& exchange);
-  void wait(Wait what, Site site);
+  void wait(Wait what, Caller caller);
   unsigned index_of(const Thread& thread) const { return unsigned(&thread - threads_.data()); }
   unsigned lanes_here(unsigned warp) const;
   void check_end(const SharedArray& array) const;

@@ -120,18 +120,18 @@ void explain_thread() {
 }
 
 const ThreadIndices& thread_indices() noexcept { return block_here().here(); }
-Votes block_barrier(bool vote, Site site) { return block_here().barrier(vote, site); }
-const std::uint64_t* exchange(unsigned mask, std::uint64_t value, Site site) {
-  return block_here().exchange(mask, value, site);
+Votes block_barrier(bool vote, Caller caller) { return block_here().barrier(vote, caller); }
+const std::uint64_t* exchange(unsigned mask, std::uint64_t value, Caller caller) {
+  return block_here().exchange(mask, value, caller);
 }
-void warp_barrier(unsigned mask, Site site) { block_here().warp_barrier(mask, site); }
+void warp_barrier(unsigned mask, Caller caller) { block_here().warp_barrier(mask, caller); }
 unsigned active_lanes() { return block_here().active_lanes(); }
-void* shared_memory(const void* tag, std::size_t bytes, std::size_t alignment, Site site) {
-  return block_here().shared_memory(tag, bytes, alignment, site);
+void* shared_memory(const void* tag, std::size_t bytes, std::size_t alignment, Caller caller) {
+  return block_here().shared_memory(tag, bytes, alignment, caller);
 }
-void* dynamic_shared_memory(std::size_t alignment, Site site) {
+void* dynamic_shared_memory(std::size_t alignment, Caller caller) {
   Block& block = block_here();
-  return block.shared_memory(&block, block.launch().shared_bytes, alignment, site);
+  return block.shared_memory(&block, block.launch().shared_bytes, alignment, caller);
 }
 void stop_kernel(cudaError_t error) { block_here().stop(error); }
 }  // namespace reel::emulate

@@ -19,20 +19,22 @@ constexpr int warpSize = 32;
 
 // The line of the call, as a default argument.
 #define REEL_SITE \
-  ::reel::emulate::Site site = {__builtin_FILE(), static_cast<int>(__builtin_LINE())}
+  ::reel::emulate::Caller caller = {__builtin_FILE(), static_cast<int>(__builtin_LINE())}
 
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names
-inline void __syncthreads(REEL_SITE) { reel::emulate::block_barrier(false, site); }
+inline void __syncthreads(REEL_SITE) { reel::emulate::block_barrier(false, caller); }
 inline int __syncthreads_count(int vote, REEL_SITE) {
-  return reel::emulate::block_barrier(vote != 0, site).count;
+  return reel::emulate::block_barrier(vote != 0, caller).count;
 }
 inline int __syncthreads_and(int vote, REEL_SITE) {
-  return reel::emulate::block_barrier(vote != 0, site).all;
+  return reel::emulate::block_barrier(vote != 0, caller).all;
 }
 inline int __syncthreads_or(int vote, REEL_SITE) {
-  return reel::emulate::block_barrier(vote != 0, site).any;
+  return reel::emulate::block_barrier(vote != 0, caller).any;
 }
-inline void __syncwarp(unsigned mask = ~0u, REEL_SITE) { reel::emulate::warp_barrier(mask, site); }
+inline void __syncwarp(unsigned mask = ~0u, REEL_SITE) {
+  reel::emulate::warp_barrier(mask, caller);
+}
 inline unsigned __activemask() { return reel::emulate::active_lanes(); }
 // Alone these order nothing that ThreadSanitizer sees: use reel::gpu::count_arrival.
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -72,13 +74,13 @@ inline unsigned source_lane(Shuffle kind, unsigned operand, unsigned width) {
   return lane;
 }
 template <class T>
-T shuffle_lanes(Shuffle kind, unsigned mask, T value, unsigned operand, int width, Site site) {
+T shuffle_lanes(Shuffle kind, unsigned mask, T value, unsigned operand, int width, Caller caller) {
   const unsigned from = source_lane(kind, operand, static_cast<unsigned>(width));
-  return from_bits<T>(exchange(mask, to_bits(value), site)[from]);
+  return from_bits<T>(exchange(mask, to_bits(value), caller)[from]);
 }
 template <class T, class F>
-T reduce_lanes(unsigned mask, T value, F f, Site site) {
-  const std::uint64_t* const values = exchange(mask, to_bits(value), site);
+T reduce_lanes(unsigned mask, T value, F f, Caller caller) {
+  const std::uint64_t* const values = exchange(mask, to_bits(value), caller);
   T sum = value;
   bool first = true;
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -94,39 +96,39 @@ T reduce_lanes(unsigned mask, T value, F f, Site site) {
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = 32, REEL_SITE) {
   using reel::emulate::Shuffle;
-  return reel::emulate::shuffle_lanes(Shuffle::index, mask, value, unsigned(lane), width, site);
+  return reel::emulate::shuffle_lanes(Shuffle::index, mask, value, unsigned(lane), width, caller);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, REEL_SITE) {
-  return reel::emulate::shuffle_lanes(reel::emulate::Shuffle::up, mask, value, by, width, site);
+  return reel::emulate::shuffle_lanes(reel::emulate::Shuffle::up, mask, value, by, width, caller);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, REEL_SITE) {
-  return reel::emulate::shuffle_lanes(reel::emulate::Shuffle::down, mask, value, by, width, site);
+  return reel::emulate::shuffle_lanes(reel::emulate::Shuffle::down, mask, value, by, width, caller);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, REEL_SITE) {
   using reel::emulate::Shuffle;
   return reel::emulate::shuffle_lanes(Shuffle::exclusive_or, mask, value, unsigned(with), width,
-                                      site);
+                                      caller);
 }
 inline unsigned __ballot_sync(unsigned mask, int vote, REEL_SITE) {
-  const std::uint64_t* const votes = reel::emulate::exchange(mask, vote != 0, site);
+  const std::uint64_t* const votes = reel::emulate::exchange(mask, vote != 0, caller);
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1 && votes[lane] == 1) bits |= 1u << lane;
   return bits;
 }
 inline int __any_sync(unsigned mask, int vote, REEL_SITE) {
-  return __ballot_sync(mask, vote, site) != 0;
+  return __ballot_sync(mask, vote, caller) != 0;
 }
 inline int __all_sync(unsigned mask, int vote, REEL_SITE) {
-  return __ballot_sync(mask, !vote, site) == 0;
+  return __ballot_sync(mask, !vote, caller) == 0;
 }
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, REEL_SITE) {
   const std::uint64_t mine = reel::emulate::to_bits(value);
-  const std::uint64_t* const values = reel::emulate::exchange(mask, mine, site);
+  const std::uint64_t* const values = reel::emulate::exchange(mask, mine, caller);
   unsigned bits = 0;
   for (unsigned lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1 && values[lane] == mine) bits |= 1u << lane;
@@ -138,21 +140,21 @@ requires std::is_same_v<T, int> || std::is_same_v<T, unsigned> T __reduce_add_sy
                                                                                    T value,
                                                                                    REEL_SITE) {
   return reel::emulate::reduce_lanes(
-      mask, value, [](T a, T b) { return T(unsigned(a) + unsigned(b)); }, site);
+      mask, value, [](T a, T b) { return T(unsigned(a) + unsigned(b)); }, caller);
 }
 template <class T>
 requires std::is_same_v<T, int> || std::is_same_v<T, unsigned> T __reduce_max_sync(unsigned mask,
                                                                                    T value,
                                                                                    REEL_SITE) {
   return reel::emulate::reduce_lanes(
-      mask, value, [](T a, T b) { return a < b ? b : a; }, site);
+      mask, value, [](T a, T b) { return a < b ? b : a; }, caller);
 }
 template <class T>
 requires std::is_same_v<T, int> || std::is_same_v<T, unsigned> T __reduce_min_sync(unsigned mask,
                                                                                    T value,
                                                                                    REEL_SITE) {
   return reel::emulate::reduce_lanes(
-      mask, value, [](T a, T b) { return b < a ? b : a; }, site);
+      mask, value, [](T a, T b) { return b < a ? b : a; }, caller);
 }
 
 // --- atomics: of one address, they order nothing else ---

@@ -26,7 +26,7 @@ struct Statistics {
 /// A result of an op, or of the gradient of an op.
 struct Event {
   std::string_view name;    // "tanh", "gradient of tanh"
-  Caller site;              // your line
+  Caller caller;            // your line
   std::int64_t step = 0;    // counts from 0; it ends where a Variable is read after its update
   std::int64_t number = 0;  // of the result in its step, from 1: #1
   bool backward = false;    // inside of gradient()

@@ -23,7 +23,7 @@ struct GraphNode {
   std::string op;
   std::string options;              // "axis=1, keepdims=0"
   std::string scope;                // of NameScopes, "encoder/layer"
-  std::string site;                 // "model.cpp:12"
+  std::string caller;               // "model.cpp:12"
   std::vector<std::string> inputs;  // names of values; empty for one that is missing
   std::vector<std::string> outputs;
   std::vector<Shape> shapes;  // of the outputs

@@ -131,7 +131,7 @@ void Agenda::add(std::uint32_t example, Op& op, std::span<const Operand> operand
   const auto number = static_cast<std::uint32_t>(nodes_.count());
   Node& node = *nodes_.add();
   node.queue = queue;
-  node.site = caller;
+  node.caller = caller;
   node.example = example;
   node.outputs = outputs_.add(queue->outputs.size());
   for (std::uint32_t i = 0; i < queue->outputs.size(); ++i) {
@@ -296,7 +296,7 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
     }
   Launch& made = launches_.emplace_back();
   made.number = launches_.size();
-  Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.site};
+  Calls together{*queue.op, options, {}, static_cast<std::int64_t>(calls.size()), like.caller};
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
     together.inputs.push_back(gathered(queue, calls, i, !outer_.interceptors));
@@ -304,8 +304,8 @@ void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {
   }
   if (!any) {  // one call for all of them
     SmallVector<Operand, 4> operands;
-    for (const Input& each : together.inputs) operands.push_back(each.operand(like.site));
-    reel::run(*queue.op, {operands.data(), operands.size()}, options, like.site, made.outputs);
+    for (const Input& each : together.inputs) operands.push_back(each.operand(like.caller));
+    reel::run(*queue.op, {operands.data(), operands.size()}, options, like.caller, made.outputs);
     for (Tensor& each : made.outputs) each = each.reshape(with_row(each.shape()));
   } else {
     if (!run_together(together, made.outputs)) {

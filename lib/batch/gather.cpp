@@ -45,13 +45,14 @@ Input gathered(const Queue& queue, const std::vector<Node*>& calls, std::size_t 
     places.push_back(place_of(part_of_given, std::ssize(given) - 1));
   }
   if (parts.size() == 1 && given.size() == 1) return {.tensor = given[0]};
-  const Caller site = calls[0]->site;
+  const Caller caller = calls[0]->caller;
   std::vector<Tensor> tensors;
   tensors.reserve(parts.size());
   for (const Part& each : parts)
     tensors.push_back(each.launch ? each.launch->outputs[each.output]
-                                  : beside_each_other(given, plain, site));
-  return {.tensor = take_rows(std::move(tensors), std::move(places), plain, site), .batched = true};
+                                  : beside_each_other(given, plain, caller));
+  return {.tensor = take_rows(std::move(tensors), std::move(places), plain, caller),
+          .batched = true};
 }
 Tensor row_of(const Node& node, std::uint32_t output) {
   return node.launch->outputs[output](node.row);

@@ -49,7 +49,7 @@ struct Node {
   int waiting = 0;  // for so many inputs
   int depth = 0;
   std::uint32_t example = 0;
-  Caller site = {};
+  Caller caller = {};
   std::exception_ptr error = {};
 };
 /// What tensors, or numbers, of calls that run together have in common.

@@ -52,7 +52,7 @@ struct MapData : Interceptor {
   bool before(const GateCall& call) override {
     for (int i = 0; i < call.input_count; ++i)
       if (call.inputs[i] && stand_ins.made(*call.inputs[i]))
-        fail<Error>(call.site, call.op.name, "x", "no update inside of vmap()", "one");
+        fail<Error>(call.caller, call.op.name, "x", "no update inside of vmap()", "one");
     return true;
   }
   void host_read(const Tensor& x, HostRead) override {

@@ -49,9 +49,10 @@ class Writer {
 };
 
 std::string quoted(std::string_view text) { return io::json_string(utf8(text)); }
-std::string where(Caller site) {
-  return site.file ? fmt::format("\"line\":{}", quoted(fmt::format("{}:{}", site.file, site.line)))
-                   : "";
+std::string where(Caller caller) {
+  return caller.file
+             ? fmt::format("\"line\":{}", quoted(fmt::format("{}:{}", caller.file, caller.line)))
+             : "";
 }
 /// A slice of a row.
 std::string slice(int row, std::string_view name, double begin, double end,
@@ -98,7 +99,7 @@ void Profile::write_chrome_trace(std::string_view path, Caller caller) const try
     }
     const double begin = std::max(kernel.begin, free[number]), end = std::max(kernel.end, begin);
     free[number] = end;
-    out.event(slice(row, name_of(kernel.op, kernel.part), begin, end, where(kernel.site)));
+    out.event(slice(row, name_of(kernel.op, kernel.part), begin, end, where(kernel.caller)));
     const auto arrow = [&](std::string_view kind, int tid, double at) {
       out.event(fmt::format(
           R"("ph":{},"pid":1,"tid":{},"id":{},"cat":"launch","name":"launch","ts":{:.3f})", kind,

@@ -65,7 +65,7 @@ struct SpanLog {
 struct DeviceSpan {
   Ticks launched;
   const Op* op;
-  Caller site;
+  Caller caller;
   Part part;
   Event begin, end;
 };
@@ -216,7 +216,7 @@ struct KernelTime {
   Device device;
   const Op* op;
   Part part;
-  Caller site;
+  Caller caller;
   int thread;
   double launched, begin, end;  // microseconds since the beginning
 };

@@ -59,9 +59,9 @@ inline SpanPlace*& Recorder::recent(const Op* op, Part part, unsigned line) {
 
 // A profile pays for each instruction of this one and of call_ends().
 void Recorder::call_begins(const GateCall& call) {
-  SpanPlace& place = *recent(&call.op, call.part, call.site.line);
-  if (!is_call(place, call) || place.key.line != call.site.line || place.key.file != call.site.file)
-      [[unlikely]]
+  SpanPlace& place = *recent(&call.op, call.part, call.caller.line);
+  if (!is_call(place, call) || place.key.line != call.caller.line ||
+      place.key.file != call.caller.file) [[unlikely]]
     return begin_elsewhere(call);
   if (place.untimed <= 0 || place.read != bytes_read(call) || call.is_replayed() || counted_)
     return begin_timed(place, call);
@@ -70,7 +70,7 @@ void Recorder::call_begins(const GateCall& call) {
 }
 /// A call that is not the latest of its hash.
 [[gnu::noinline]] void Recorder::begin_elsewhere(const GateCall& call) {
-  if (find_place({&call.op, call.part, call.site.file, call.site.line})) call_begins(call);
+  if (find_place({&call.op, call.part, call.caller.file, call.caller.line})) call_begins(call);
 }
 void Recorder::learn(const Open& open, Ticks took, std::int64_t moved, std::int64_t made) {
   SpanPlace& place = *open.place;
@@ -138,7 +138,7 @@ void Recorder::name_blocks(const GateCall& call) {
   const Locked held(Lock::profiles);
   for (int i = 0; i < call.output_count; ++i)
     if (const Body* const made = call.outputs[i]; made && made->large_class)
-      session_.blocks_.name(made->data, {&call.op, call.part, call.site.file, call.site.line});
+      session_.blocks_.name(made->data, {&call.op, call.part, call.caller.file, call.caller.line});
 }
 void Recorder::count_live() {
   count_above_ = context_.live_bytes + context_.live_bytes / 1024;
@@ -159,7 +159,7 @@ void Recorder::kernel_ends(const DeviceCall& call) try {
   Event end(call.device);
   const Locked held(Lock::profiles);
   kernels_.push_back(
-      {launched_, &call.op, call.site, call.part, std::move(*kernel_begin_), std::move(end)});
+      {launched_, &call.op, call.caller, call.part, std::move(*kernel_begin_), std::move(end)});
 } catch (...) {
   ++lost_;
 }

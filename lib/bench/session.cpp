@@ -44,14 +44,14 @@ ProfileSession::ProfileSession()
       blocks_(live_before_) {}
 
 SpanKey ProfileSession::maker(const Context& context) const {
-  const Caller site = context.site;
+  const Caller caller = context.outer_caller;
   for (const Recorder* each : recorders_) {
     if (each->thread_ended_ || &each->context_ != &context || each->depth_ == 0) continue;
     const SpanKey& key = each->open_[each->depth_ - 1].place->key;
-    const Caller line = key.file ? Caller{key.file, key.line} : site;
+    const Caller line = key.file ? Caller{key.file, key.line} : caller;
     return {key.op, key.part, line.file, line.line};
   }
-  return {nullptr, Part::value, site.file, site.line};
+  return {nullptr, Part::value, caller.file, caller.line};
 }
 void ProfileSession::block_taken(const void* block, std::int64_t bytes) noexcept try {
   const std::int64_t live = live_tensors().live_bytes;
@@ -228,9 +228,10 @@ ProfileData* ProfileSession::end() {
       const double origin = data->microseconds_at(track.ticks);
       const double begin = origin + kernel.begin.milliseconds_since(track.begin) * 1e3;
       const double time = kernel.end.milliseconds_since(kernel.begin) * 1e3;
-      data->kernels.push_back({track.device, kernel.op, kernel.part, kernel.site, kernel_threads[i],
-                               data->microseconds_at(kernel.launched), begin, begin + time});
-      data->sums[{kernel.op, kernel.part, kernel.site.file, kernel.site.line}].device_seconds +=
+      data->kernels.push_back({track.device, kernel.op, kernel.part, kernel.caller,
+                               kernel_threads[i], data->microseconds_at(kernel.launched), begin,
+                               begin + time});
+      data->sums[{kernel.op, kernel.part, kernel.caller.file, kernel.caller.line}].device_seconds +=
           time * 1e-6;
     }
   }

@@ -22,8 +22,9 @@ std::string_view last_part(std::string_view path) {
 
 /// Whether the line is in a standard header, which make_unique and emplace_back report. Errors do
 /// not name it.
-bool is_standard(Caller site) {
-  return site.file && std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
+bool is_standard(Caller caller) {
+  return caller.file &&
+         std::string_view(caller.file).find("/include/c++/") != std::string_view::npos;
 }
 
 /// At most `limit` bytes of one line.
@@ -38,13 +39,13 @@ std::string shortened(std::string text, std::size_t limit) {
 std::string message(Caller caller, std::string_view op, std::string_view argument,
                     std::string_view expected, std::string_view got, std::string_view advice) {
   const Caller line_of_call = error_source.line(caller);
-  const Caller site = is_standard(line_of_call) ? Caller{} : line_of_call;
+  caller = is_standard(line_of_call) ? Caller{} : line_of_call;
   const auto [name, of] = error_source.names(op, argument);
   const auto line = [&, &name = name, &of = of](std::size_t part, std::size_t limit) {
     std::string text, end = ", got " + shortened(std::string(got), 2 * part);
-    if (site.file)
-      text = shortened(std::string(last_part(site.file)), 2 * part) + ":" +
-             std::to_string(site.line) + ": ";
+    if (caller.file)
+      text = shortened(std::string(last_part(caller.file)), 2 * part) + ":" +
+             std::to_string(caller.line) + ": ";
     text += shortened(name, part) + ": ";
     if (!of.empty()) text += shortened(of, part) + ": ";
     const std::size_t taken = text.size() + end.size();
@@ -54,15 +55,15 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
   std::string text = line(any, 2 * any);
   if (text.size() > first_line_limit) text = line(25, first_line_limit) + "\n  " + text;
   if (!advice.empty()) text.append("\n  ").append(advice);
-  if (site.file)
-    text.append("\n  at ").append(site.file).append(":").append(std::to_string(site.line));
+  if (caller.file)
+    text.append("\n  at ").append(caller.file).append(":").append(std::to_string(caller.line));
   return text;
 }
 }  // namespace
 
-std::string line_text(Caller site, std::string_view none) {
-  return site.file ? std::string(last_part(site.file)) + ":" + std::to_string(site.line)
-                   : std::string(none);
+std::string line_text(Caller caller, std::string_view none) {
+  return caller.file ? std::string(last_part(caller.file)) + ":" + std::to_string(caller.line)
+                     : std::string(none);
 }
 
 const char* MemoryError::what() const noexcept { return *text_ ? text_ : Error::what(); }

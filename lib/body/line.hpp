@@ -8,5 +8,5 @@
 
 namespace reel {
 /// "model.cpp:12"; `none` if there is no line.
-std::string line_text(Caller site, std::string_view none = "no line");
+std::string line_text(Caller caller, std::string_view none = "no line");
 }  // namespace reel

@@ -21,7 +21,7 @@ namespace {
 constexpr std::align_val_t line{64};
 
 [[noreturn, gnu::noinline]] void fail_scratch(const DeviceCall& call, const NoScratch& none) {
-  fail<MemoryError>(call.site, call.op.name, "scratch",
+  fail<MemoryError>(call.caller, call.op.name, "scratch",
                     to_text(Scalar(static_cast<std::int64_t>(none.bytes))) + " bytes of memory",
                     "none from the system");
 }
@@ -48,8 +48,8 @@ void CpuBackend::release(int, std::byte* block, std::size_t) noexcept {
 
 void CpuBackend::run(const DeviceCall& call) try {
   const Kernels& kernels = call.op.on_cpu();
-  if (kernels.tiles && call.part == Part::value) return run_pointwise(call.op, call.kernel);
-  if (kernels.tiles) return run_pointwise_gradient(call);
+  if (kernels.passes && call.part == Part::value) return run_pointwise(call.op, call.kernel);
+  if (kernels.passes) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
   const bool reads_halves = call.op.reads_halves && call.part == Part::value;
   if (must_widen(call, reads_halves)) [[unlikely]] {

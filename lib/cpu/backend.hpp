@@ -22,15 +22,16 @@ class CpuBackend final : public HostBackend {
             std::size_t bytes) override;
   void wait(int) override {}
   // In passes.cpp.
-  void share_pass(const Tiles& tiles, Tile tile, std::int64_t n, const void* const* inputs,
-                  const int* sizes, int count, unsigned how, void* output, int size) override;
+  void share_pass(const Passes& passes, PassFunction function, std::int64_t n,
+                  const void* const* inputs, const int* sizes, int count, unsigned how,
+                  void* output, int size) override;
   void run_rows(const Pass& pass, const Body& x, const Body& row, Body& output) override;
   void run_transposed(const Pass& pass, const Body& transposed, const Body& in_order,
                       bool transposed_first, Body& output) override;
 
  private:
-  /// A pointwise op over any layout. Broadcast inputs are visited so that a tile gets contiguous
-  /// elements.
+  /// A pointwise op over any layout. Broadcast inputs are visited so that a function gets
+  /// contiguous elements.
   void run_pointwise(const Op& op, const KernelCall& call);
   /// The gradient of one input, see Part.
   void run_pointwise_gradient(const DeviceCall& call);

@@ -6,7 +6,7 @@
 #include "lib/table/numbers.hpp"
 
 namespace reel::kernels::REEL_ISA {
-Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
+PassFunction activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
 
 namespace {
 Geometry geometry_of(const KernelCall& call, const Shape& x, const Shape& weight, const Shape& y) {
@@ -19,7 +19,8 @@ KernelResult convolution(const KernelCall& call) {
   return with_floating(y.dtype, [&]<class T>(Type<T>) {
     convolution_value(g, x.as<T>(), weight.as<T>(),
                       call.input_count > 2 ? call.input(2).as<T>() : nullptr, y.as<T>());
-    const Tile pass = activation_pass(call.option<ConvolutionGeometry>().activation, y.dtype);
+    const PassFunction pass =
+        activation_pass(call.option<ConvolutionGeometry>().activation, y.dtype);
     if (pass)
       parallel_ranges(y.elements, Int{1} << 16, [&](Int first, Int end) {
         activate_rows(pass, y.as<T>() + first, end - first, 1, end - first);

@@ -228,12 +228,12 @@ KernelResult cast(const KernelCall& call) {
   return {};
 }
 constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
 
 void copy_elements(const CopyLoop& walk, std::int64_t elements, const void* from, void* to,
                    int size) {
   with_unit(size, [&]<class Unit>(Type<Unit>) { copy_shared<Unit>(walk, elements, from, to); });
 }
-extern const Family copy_family = {kernels, tiles};
+extern const Family copy_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

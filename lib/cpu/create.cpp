@@ -93,7 +93,7 @@ KernelResult fill(const KernelCall& call) {
   return {};
 }
 constexpr NamedKernel kernels[] = {{"fill", fill}, {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
-extern const Family create_family = {kernels, tiles};
+extern const Family create_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

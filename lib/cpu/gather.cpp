@@ -371,7 +371,7 @@ constexpr NamedKernel kernels[] = {{"gather", gather},
                                    {"flat_positions", flat_positions},
                                    {"check_range", check_range},
                                    {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
-extern const Family gather_family = {kernels, tiles};
+extern const Family gather_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

@@ -64,7 +64,7 @@ void run_by_rows(const PlannedGraph& graph, const Instruction& pass, std::int64_
       from[i] = pass.how >> i & 1                ? graph.value(values[i])->data
                 : values[i] >= graph.value_count ? graph.value(spread.value)->data + offset
                                                  : address(values[i]);
-    pass.tile(row, from, pass.how, address(values[pass.input_count]));
+    pass.function(row, from, pass.how, address(values[pass.input_count]));
     done += row;
   });
 }
@@ -105,12 +105,12 @@ void CpuBackend::run_planned(const PlannedGraph& graph, const Instruction& instr
       from[i] = values[i] < 0 ? nullptr : graph.value(values[i])->data;
     void* const to = graph.value(values[inputs])->data;
     if (instruction.elements < least_shared_pass) [[likely]]
-      return instruction.tile(instruction.elements, from, instruction.how, to);
+      return instruction.function(instruction.elements, from, instruction.how, to);
     int sizes[4] = {};
     for (unsigned i = 0; i < inputs; ++i)
       if (values[i] >= 0) sizes[i] = size_of(graph.value(values[i])->dtype);
-    return share_pass(*instruction.op->on_cpu().tiles, instruction.tile, instruction.elements, from,
-                      sizes, static_cast<int>(inputs), instruction.how, to,
+    return share_pass(*instruction.op->on_cpu().passes, instruction.function, instruction.elements,
+                      from, sizes, static_cast<int>(inputs), instruction.how, to,
                       size_of(graph.value(values[inputs])->dtype));
   }
   for (unsigned i = 0; i < inputs + outputs; ++i) graph.memory[i] = graph.value(values[i]);
@@ -120,7 +120,7 @@ void CpuBackend::run_planned(const PlannedGraph& graph, const Instruction& instr
        {graph.memory, const_cast<Body**>(graph.memory + inputs), instruction.options.data,
         static_cast<int>(inputs), static_cast<int>(outputs), instruction.how},
        cpu(),
-       instruction.site});
+       instruction.caller});
 }
 
 /// Runs the passes and programs behind `blocks`. All of them run over one block of elements, then
@@ -133,7 +133,7 @@ void CpuBackend::run_blocks(const PlannedGraph& graph, const Instruction* blocks
     if (call->kind == Instruction::Kind::stages)
       tiles = std::max(tiles, tiles_of(graph.programs[call->first]));
   const std::int64_t block = blocks->block;
-  const StageMachine& machine = *core_ops.add.on_cpu().tiles->stages->machine;
+  const StageMachine& machine = *core_ops.add.on_cpu().passes->stages->machine;
   const auto run = [&](std::int64_t first, std::int64_t end) {
     auto* const buffer = static_cast<std::byte*>(kernels::scratch(blocks->output_count + tiles));
     const GroupMemory memory{buffer, reinterpret_cast<float*>(buffer + blocks->output_count)};
@@ -162,7 +162,8 @@ void CpuBackend::run_blocks(const PlannedGraph& graph, const Instruction* blocks
           from[i] = values[i] < 0        ? nullptr
                     : call->how >> i & 1 ? graph.value(values[i])->data
                                          : elements_of(graph, values[i], at, buffer);
-        call->tile(n, from, call->how, elements_of(graph, values[call->input_count], at, buffer));
+        call->function(n, from, call->how,
+                       elements_of(graph, values[call->input_count], at, buffer));
       }
     }
   };

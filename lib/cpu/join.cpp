@@ -88,7 +88,7 @@ KernelResult assign_slice(const KernelCall& call) {
 }
 constexpr NamedKernel kernels[] = {
     {"concat", concat}, {"unslice", unslice}, {"assign_slice", assign_slice}, {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
-extern const Family join_family = {kernels, tiles};
+extern const Family join_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

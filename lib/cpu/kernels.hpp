@@ -9,14 +9,14 @@ struct NamedKernel {
   Kernel kernel;
   TakesHalves takes_halves = nullptr;  // null: never
 };
-struct NamedTiles {
+struct NamedPasses {
   const char* op;
-  const Tiles* tiles;
+  const Passes* passes;
 };
 /// Kernels and passes of one family, ended by an entry whose op is null.
 struct Family {
   const NamedKernel* kernels;
-  const NamedTiles* tiles;
+  const NamedPasses* passes;
 };
 /// The families of one instruction set, ended by null.
 using Families = const Family* const*;

@@ -15,7 +15,7 @@
 #include "lib/table/options/matmul.hpp"
 
 namespace reel::kernels::REEL_ISA {
-Tile activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
+PassFunction activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
 
 namespace {
 /// The layout of a matrix for BLAS: elements are contiguous along one axis, and whole rows of them
@@ -40,7 +40,7 @@ struct Task {
   Matrix<T> x, y, z;
   T* c;
   std::int64_t c_row;
-  Tile activation;
+  PassFunction activation;
   std::int64_t depth = 0;  // the length of blocks along k
   /// False: sums start from z. True: z is c, and is added when the sums are complete.
   bool adds = false;
@@ -374,7 +374,7 @@ template <class T>
 void large_product(Task<T>& task) {
   const Matrix<T>&x = task.x, &y = task.y, &z = task.z;
   T* const c = task.c;
-  const Tile activation = task.activation;
+  const PassFunction activation = task.activation;
   if (x.rows == 0 || y.columns == 0) return;
   // a column times a matrix: compute the transpose, which has one row
   if (y.columns == 1 && x.rows > 1)
@@ -424,14 +424,15 @@ bool prefers_blas(std::int64_t n, std::int64_t m, std::int64_t k) {
   return loses_to_blas && least(least(n, m), k) >= least_of_blas && has_blas();
 }
 template <class T>
-void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c, Tile activation) {
+void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c,
+             PassFunction activation) {
   Task<T> task{x, y, z, c, y.columns, activation};
   any_product(task);
 }
 template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&, float*,
-                      Tile);
+                      PassFunction);
 template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&, double*,
-                      Tile);
+                      PassFunction);
 template <class T>
 void product_of_tiles(Product<T> p) {
   multiply<Strategy::plain>(p, wide_tile_rows);
@@ -449,7 +450,7 @@ namespace {
 /// z is added to the products; it is null if nothing is added. It has the rank of the result, or it
 /// broadcasts over the rows of one matrix. The activation may be set only for a single matrix.
 template <class T>
-void products(const KernelCall& call, const Body* z, Tile activation) {
+void products(const KernelCall& call, const Body* z, PassFunction activation) {
   const Body &x = call.input(0), &y = call.input(1);
   T* c = call.output().as<T>();
   if (call.output().rank() == 2) {
@@ -472,7 +473,7 @@ constexpr bool widens_blocks = true;
 #else
 constexpr bool widens_blocks = false;
 #endif
-KernelResult by_dtype(const KernelCall& call, const Body* z, Tile activation = nullptr) {
+KernelResult by_dtype(const KernelCall& call, const Body* z, PassFunction activation = nullptr) {
   if constexpr (widens_blocks)
     if (is_half(call.output().dtype)) [[unlikely]]
       return half_products(call, z, activation);

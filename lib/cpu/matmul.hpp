@@ -25,7 +25,7 @@
 namespace reel::kernels::REEL_ISA {
 /// A pass over rows of c.
 template <class T>
-void activate_rows(Tile activation, T* c, std::int64_t c_row, std::int64_t rows,
+void activate_rows(PassFunction activation, T* c, std::int64_t c_row, std::int64_t rows,
                    std::int64_t columns) {
   if (columns == c_row) columns *= rows, rows = 1;
   for (; rows > 0; --rows, c += c_row) {
@@ -55,8 +55,8 @@ struct Product {
   const T* soon = nullptr;
   std::int64_t soon_row = 0, soon_lines = 0;
 
-  Tile activation = nullptr;  // applied to the elements when their sums are complete
-  bool adds = false;          // whether complete sums are added to c
+  PassFunction activation = nullptr;  // applied to the elements when their sums are complete
+  bool adds = false;                  // whether complete sums are added to c
 
   void skip_rows(std::int64_t rows) {
     n -= rows;

@@ -19,7 +19,7 @@ constexpr Int least_rows = 16, least_columns = 16;
 struct HalfProduct {
   Matrix<Half> x, y, z;  // z.data is null if nothing is added
   Half* c;
-  Tile activation;
+  PassFunction activation;
   unsigned how;
 
   Int elements() const { return x.rows * x.columns + x.columns * y.columns + x.rows * y.columns; }
@@ -107,7 +107,7 @@ void tiled_product(const HalfProduct& p) {
       part_product(p, depth, row, least(rows, n - row), column, least(columns, m - column));
   });
 }
-HalfProduct product_of(const KernelCall& call, const Matrix<Half>& z, Tile activation) {
+HalfProduct product_of(const KernelCall& call, const Matrix<Half>& z, PassFunction activation) {
   const Body& out = call.output();
   return {last_axes<Half>(call.input(0)),
           last_axes<Half>(call.input(1)),
@@ -122,7 +122,7 @@ bool takes_halves(const KernelCall& call) {
   const HalfProduct p = product_of(call, {}, nullptr);
   return p.is_whole() || p.fits_tiles();
 }
-KernelResult half_products(const KernelCall& call, const Body* z, Tile activation) {
+KernelResult half_products(const KernelCall& call, const Body* z, PassFunction activation) {
   const Body& out = call.output();
   if (out.elements == 0) return {};
   HalfProduct p = product_of(call, {}, activation);

@@ -9,7 +9,7 @@
 
 namespace reel::kernels::REEL_BASE {
 extern const Family matmul_family;
-Tile activation_pass(Activation activation, DType dtype);
+PassFunction activation_pass(Activation activation, DType dtype);
 }  // namespace reel::kernels::REEL_BASE
 
 namespace reel::kernels::REEL_ISA {
@@ -70,7 +70,7 @@ struct PairProduct {
   Matrix<Half> z;
   Half* c;
   Int c_row;
-  Tile activation;
+  PassFunction activation;
   const PairTile& tile;
 
   Int length() const { return x.x.columns; }
@@ -164,7 +164,7 @@ void product(const PairProduct& p) {
   }
 }
 
-KernelResult products(const KernelCall& call, const Body* z, Tile activation,
+KernelResult products(const KernelCall& call, const Body* z, PassFunction activation,
                       const PairTile& tile) {
   const Body &x = call.input(0), &y = call.input(1), &out = call.output();
   const Matrix<Half> a = last_axes<Half>(x), b = last_axes<Half>(y);

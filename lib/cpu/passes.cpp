@@ -166,8 +166,8 @@ class ShortRows {
   unsigned scalars_ = 0;
 };
 
-void walk_tiles(const Pass& pass, const BroadcastLoop& walk, const Body* const* inputs, int count,
-                Body& output) {
+void walk_passes(const Pass& pass, const BroadcastLoop& walk, const Body* const* inputs, int count,
+                 Body& output) {
   const int inner = walk.rank - 1;
   const std::int64_t n = walk.rank ? walk.lengths[inner] : 1;
   const std::int64_t step = n * size_of(output.dtype);
@@ -190,17 +190,17 @@ void walk_tiles(const Pass& pass, const BroadcastLoop& walk, const Body* const* 
         rows = several.count_from(place, left);
         const void* from[max_inputs];
         several.read(place, rows, copies, from);
-        pass.tile(rows * n, from, several.scalars() | pass.how, to);
+        pass.function(rows * n, from, several.scalars() | pass.how, to);
         place.step(walk, count, rows);
       }
       return;
     }
     for (std::int64_t left = end - first; left > 0; --left, to += step) {
       if (n < least_shared_pass)
-        pass.tile(n, place.at, how, to);
+        pass.function(n, place.at, how, to);
       else
-        CpuBackend::the().share_pass(*pass.tiles, pass.tile, n, place.at, sizes, count, how, to,
-                                     size_of(output.dtype));
+        CpuBackend::the().share_pass(*pass.passes, pass.function, n, place.at, sizes, count, how,
+                                     to, size_of(output.dtype));
       place.step(walk, count);
     }
   });
@@ -217,11 +217,11 @@ void copy_in_order(const Body& from, Body& to) {
 }
 }  // namespace
 
-void CpuBackend::share_pass(const Tiles& tiles, Tile tile, std::int64_t n,
+void CpuBackend::share_pass(const Passes& passes, PassFunction function, std::int64_t n,
                             const void* const* inputs, const int* sizes, int count, unsigned how,
                             void* output, int size) {
-  const std::int64_t block = tiles.slow ? 1 << 14 : 1 << 16;
-  if (n < 4 * block) return tile(n, inputs, how, output);
+  const std::int64_t block = passes.slow ? 1 << 14 : 1 << 16;
+  if (n < 4 * block) return function(n, inputs, how, output);
   bool streams = n * size >= streamed_bytes && !(how & pass_adds);
   for (int k = 0; k < count; ++k) streams &= inputs[k] != output;
   if (streams) how |= pass_streams;
@@ -231,7 +231,7 @@ void CpuBackend::share_pass(const Tiles& tiles, Tile tile, std::int64_t n,
       const bool walks = inputs[k] && !(how >> k & 1);
       from[k] = walks ? static_cast<const std::byte*>(inputs[k]) + first * sizes[k] : inputs[k];
     }
-    tile(end - first, from, how, static_cast<std::byte*>(output) + first * size);
+    function(end - first, from, how, static_cast<std::byte*>(output) + first * size);
   });
 }
 
@@ -280,9 +280,9 @@ void CpuBackend::run_transposed(const Pass& pass, const Body& transposed, const 
                                 bool transposed_first, Body& output) {
   constexpr std::int64_t least = 16;  // the most elements of a vector
   const std::int64_t* const lengths = output.shape.data();
-  if (pass.tiles->transposed && output.dtype == DType::float32 && output.rank() == 2 &&
+  if (pass.passes->transposed && output.dtype == DType::float32 && output.rank() == 2 &&
       transposed.strides[0] == 1 && lengths[0] >= least && lengths[1] >= least)
-    return share_transposed(pass.tiles->transposed,
+    return share_transposed(pass.passes->transposed,
                             {lengths[0], lengths[1], transposed.data, transposed.strides[1],
                              in_order.data, transposed_first, output.data});
   // the output is unused so far, so it holds a copy of the input
@@ -310,9 +310,9 @@ void run_flat(const Pass& pass, const Body* const* inputs, int count, const Body
     if (inputs[i]->elements == 1) how |= 1u << i;
   }
   if (output.elements < least_shared_pass)
-    return pass.tile(output.elements, from, how, output.data);
-  CpuBackend::the().share_pass(*pass.tiles, pass.tile, output.elements, from, sizes, count, how,
-                               output.data, size_of(output.dtype));
+    return pass.function(output.elements, from, how, output.data);
+  CpuBackend::the().share_pass(*pass.passes, pass.function, output.elements, from, sizes, count,
+                               how, output.data, size_of(output.dtype));
 }
 }  // namespace
 
@@ -345,8 +345,8 @@ void CpuBackend::run_pointwise(const Op& op, const KernelCall& call) {
   if (flat)
     run_flat(pass, inputs, call.input_count, output);
   else
-    walk_tiles(pass, plan(output.shape, inputs, call.input_count), inputs, call.input_count,
-               output);
+    walk_passes(pass, plan(output.shape, inputs, call.input_count), inputs, call.input_count,
+                output);
 }
 
 void CpuBackend::run_pointwise_gradient(const DeviceCall& call) {

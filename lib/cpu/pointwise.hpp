@@ -131,11 +131,12 @@ inline std::uint64_t repeated_bytes(const void* number, int size) {
 /// elements of 16 bits. A number is repeated for the length of a piece, so that the pass reads
 /// arrays. Elements of 16 bits are widened to float32 in the caches, and the result is rounded from
 /// there. A result that goes past the caches is first computed in the caches.
-[[gnu::noinline]] inline void run_pieces(Tile tile, std::int64_t n, const void* const* inputs,
+[[gnu::noinline]] inline void run_pieces(PassFunction function, std::int64_t n,
+                                         const void* const* inputs,
                                          std::initializer_list<int> sizes, unsigned how,
                                          void* output, int size) {
   const unsigned adds = how & pass_adds, converts = how & pass_converts;
-  if (n == 1 && !converts) return tile(1, inputs, adds, output);
+  if (n == 1 && !converts) return function(1, inputs, adds, output);
   constexpr std::int64_t piece = 1024, line = 64, wide = sizeof(float), half = 2;
   alignas(line) std::byte numbers[4][piece * sizeof(std::int64_t)];
   const void *from[4], *given[4];
@@ -159,7 +160,7 @@ inline std::uint64_t repeated_bytes(const void* number, int size) {
     from[k] = numbers[k];
   }
   const bool rounds = is_converted(size), streams = how & pass_streams && !adds && !rounds;
-  if (n <= piece && !streams && !converts) return tile(n, from, adds, output);
+  if (n <= piece && !streams && !converts) return function(n, from, adds, output);
   alignas(line) std::byte results[piece * sizeof(std::int64_t)];
   auto* const rounded = reinterpret_cast<float*>(results);
   auto* to = static_cast<std::byte*>(output);
@@ -178,7 +179,7 @@ inline std::uint64_t repeated_bytes(const void* number, int size) {
     }
     const bool whole = streams && now == piece;
     if (rounds && adds) widen(reinterpret_cast<std::uint16_t*>(to), rounded, now, converts);
-    tile(now, from, adds, whole || rounds ? results : to);
+    function(now, from, adds, whole || rounds ? results : to);
     if (rounds) narrow(rounded, reinterpret_cast<std::uint16_t*>(to), now, converts);
     if (whole)
       for (std::int64_t i = 0; i < piece * size; i += sizeof(Vector<float>))
@@ -200,7 +201,7 @@ inline constexpr bool is_by_number = requires {
 };
 
 template <class F, class T>
-void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+void floating_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr bool slow = is_slow<F>;
   constexpr int size = sizeof(T);
   T* const out = static_cast<T*>(output);
@@ -212,11 +213,11 @@ void floating_tile(std::int64_t n, const void* const* inputs, unsigned how, void
     if (!how) [[likely]]
       return run_arrays<slow>({inputs[0], inputs[1]}, n, out, formula);
     if (slow || how & pass_converts)
-      return run_pieces(floating_tile<F, T>, n, inputs, {size, size}, how, output, size);
+      return run_pieces(floating_pass<F, T>, n, inputs, {size, size}, how, output, size);
     if constexpr (!slow) run_mixed({inputs[0], inputs[1]}, how, n, out, formula);
   } else {
     if (how) [[unlikely]]
-      return run_pieces(floating_tile<F, T>, n, inputs, {size}, how, output, size);
+      return run_pieces(floating_pass<F, T>, n, inputs, {size}, how, output, size);
     run_arrays<slow>({inputs[0]}, n, out, [](const auto& from, std::int64_t i) -> Vector<T> {
       return F()(from.at(0, i));
     });
@@ -251,8 +252,8 @@ inline constexpr bool has_gradient<F, 1> = requires(const Rows<float, 5>& from) 
 
 /// Adds the results of a pass over arrays to the output. Gradients of double take it, as a second
 /// loop of each formula would be large.
-[[gnu::noinline]] inline void add_pieces(Tile tile, std::int64_t n, const void* const* values,
-                                         double* out) {
+[[gnu::noinline]] inline void add_pieces(PassFunction function, std::int64_t n,
+                                         const void* const* values, double* out) {
   constexpr std::int64_t piece = 512;
   alignas(64) double results[piece];
   for (std::int64_t first = 0; first < n; first += piece) {
@@ -260,23 +261,23 @@ inline constexpr bool has_gradient<F, 1> = requires(const Rows<float, 5>& from) 
     const void* from[4];
     for (int k = 0; k < 4; ++k)
       from[k] = values[k] ? static_cast<const double*>(values[k]) + first : nullptr;
-    tile(now, from, 0, results);
+    function(now, from, 0, results);
     for (std::int64_t i = 0; i < now; ++i) out[first + i] += results[i];
   }
 }
 
 template <class F, int input, class T>
-void gradient_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
+void gradient_pass(std::int64_t n, const void* const* values, unsigned how, void* output) {
   constexpr bool slow = is_slow<F>;
   constexpr int size = sizeof(T);
   const bool adds = how & pass_adds;
   if (how & in_pieces<slow>) [[unlikely]]
-    return run_pieces(gradient_tile<F, input, T>, n, values, {size, size, size, size},
+    return run_pieces(gradient_pass<F, input, T>, n, values, {size, size, size, size},
                       how & (in_pieces<slow> | pass_adds), output, size);
   const void* all[] = {values[0], values[1], values[2], values[3], adds ? output : nullptr};
   T* const out = static_cast<T*>(output);
   if constexpr (sizeof(T) == sizeof(double)) {
-    if (adds) return add_pieces(gradient_tile<F, input, T>, n, values, out);
+    if (adds) return add_pieces(gradient_pass<F, input, T>, n, values, out);
   } else if (adds)
     return run_arrays<slow>(all, n, out, [](const auto& from, std::int64_t i) {
       return Vector<T>(from.at(4, i) + gradient_at<F, input>(from, i));
@@ -292,15 +293,15 @@ using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
 /// T is the type in which the formula computes; Out is the type of the result.
 template <class F, class T, class Out>
-void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+void loop_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr int size = sizeof(T);
   constexpr unsigned pieces = std::is_same_v<T, float> ? in_pieces<true> : pass_scalars;
   if (how & pieces) {
     if constexpr (is_binary<F>)
-      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size, size}, how & pieces, output,
+      return run_pieces(loop_pass<F, T, Out>, n, inputs, {size, size}, how & pieces, output,
                         sizeof(Out));
     else
-      return run_pieces(loop_tile<F, T, Out>, n, inputs, {size}, how & pieces, output, sizeof(Out));
+      return run_pieces(loop_pass<F, T, Out>, n, inputs, {size}, how & pieces, output, sizeof(Out));
   }
   const T* const x = static_cast<const T*>(inputs[0]);
   auto* const out = static_cast<Stored<Out>*>(output);
@@ -316,11 +317,11 @@ void loop_tile(std::int64_t n, const void* const* inputs, unsigned how, void* ou
 }
 
 template <class F, class T>
-constexpr Tile integer_tile() {
+constexpr PassFunction integer_pass() {
   if constexpr (requires { F::wraps; })
-    return loop_tile<F, std::make_unsigned_t<T>, T>;
+    return loop_pass<F, std::make_unsigned_t<T>, T>;
   else
-    return loop_tile<F, T, T>;
+    return loop_pass<F, T, T>;
 }
 /// F of truth values that are read as bytes: the compiler makes no vectors of bool.
 template <class F>
@@ -338,89 +339,89 @@ requires requires { F::domain; }
 inline constexpr bool computes<F> = F::domain != Domain::bits;
 /// The pass of a formula over inputs of type T, or null: some formulas compute in some dtypes only.
 template <class F, class T>
-constexpr Tile tile_of() {
+constexpr PassFunction function_of() {
   constexpr bool truth = std::is_same_v<T, bool>;
   if constexpr (only_stored<T>) {
     return nullptr;
   } else if constexpr (is_half(dtype_of<T>())) {
     return nullptr;                                 // that of float32 is taken, see pass_among()
   } else if constexpr (!requires { F::domain; }) {  // a comparison
-    return loop_tile<F, Stored<T>, bool>;
+    return loop_pass<F, Stored<T>, bool>;
   } else if constexpr (F::domain == Domain::bits) {
     if constexpr (truth)
-      return loop_tile<OfTruths<F>, std::uint8_t, bool>;
+      return loop_pass<OfTruths<F>, std::uint8_t, bool>;
     else if constexpr (std::is_integral_v<T>)
-      return loop_tile<F, T, T>;
+      return loop_pass<F, T, T>;
     else
       return nullptr;
   } else if constexpr (truth) {
     if constexpr (F::domain == Domain::everything)
-      return loop_tile<OfTruths<F>, std::uint8_t, bool>;
+      return loop_pass<OfTruths<F>, std::uint8_t, bool>;
     else
       return nullptr;
   } else if constexpr (std::is_integral_v<T>) {
     if constexpr (F::domain == Domain::floating)
       return nullptr;
     else
-      return integer_tile<F, T>();
+      return integer_pass<F, T>();
   } else {
-    return floating_tile<F, T>;
+    return floating_pass<F, T>;
   }
 }
 /// Whether passes compute numbers with fractions of type T.
 template <class T>
 inline constexpr bool computes_fractions = std::is_floating_point_v<T>;
 template <class F, int input, class T>
-constexpr Tile gradient_tile_of() {
+constexpr PassFunction gradient_function_of() {
   if constexpr (has_gradient<F, input> && computes_fractions<T>)
-    return gradient_tile<F, input, T>;
+    return gradient_pass<F, input, T>;
   else
     return nullptr;
 }
-/// The tile of input 0 or 1 for the elements of each dtype.
+/// The function of input 0 or 1 for the elements of each dtype.
 template <class F, int input>
-constexpr void fill_gradient(Tiles& tiles) {
-  const ByDType<Tile> by =
-      by_dtype<Tile>([]<class T>(Type<T>) { return gradient_tile_of<F, input, T>(); });
-  for (int i = 0; i < dtype_count; ++i) tiles.gradient[i][input] = by.of[i];
+constexpr void fill_gradient(Passes& passes) {
+  const ByDType<PassFunction> by =
+      by_dtype<PassFunction>([]<class T>(Type<T>) { return gradient_function_of<F, input, T>(); });
+  for (int i = 0; i < dtype_count; ++i) passes.gradient[i][input] = by.of[i];
 }
-/// tile(Type<T>()) for the elements of each dtype.
-template <class TileOf>
-constexpr Tiles tiles_by(const TileOf& tile) {
-  Tiles tiles;
-  const ByDType<Tile> by = by_dtype<Tile>(tile);
-  for (int i = 0; i < dtype_count; ++i) tiles.value[i] = by.of[i];
-  return tiles;
+/// function(Type<T>()) for the elements of each dtype.
+template <class FunctionOf>
+constexpr Passes passes_by(const FunctionOf& function) {
+  Passes passes;
+  const ByDType<PassFunction> by = by_dtype<PassFunction>(function);
+  for (int i = 0; i < dtype_count; ++i) passes.value[i] = by.of[i];
+  return passes;
 }
 template <class F>
 inline constexpr StageFunctions stage_functions = stage_functions_of<
     F, computes<F> && !is_slow<F>, is_binary<F>, has_gradient<F, 0> && has_quick_slope<F>,
     has_gradient<F, 1> && has_quick_slope<F>>();
 template <class F>
-constexpr Tiles tiles_of() {
-  Tiles tiles = tiles_by([]<class T>(Type<T>) { return tile_of<F, T>(); });
-  fill_gradient<F, 0>(tiles);
-  fill_gradient<F, 1>(tiles);
-  tiles.slow = is_slow<F>;
+constexpr Passes passes_of() {
+  Passes passes = passes_by([]<class T>(Type<T>) { return function_of<F, T>(); });
+  fill_gradient<F, 0>(passes);
+  fill_gradient<F, 1>(passes);
+  passes.slow = is_slow<F>;
   if constexpr (stage_functions<F>.value || stage_functions<F>.gradient[0])
-    tiles.stages = &stage_functions<F>;
+    passes.stages = &stage_functions<F>;
   if constexpr (has_transposed_pass && computes<F> && is_binary<F> && !is_slow<F> &&
                 !is_by_number<F>)
-    tiles.transposed = transposed_pass<F>;
-  return tiles;
+    passes.transposed = transposed_pass<F>;
+  return passes;
 }
 
 template <class F>
-inline constexpr Tiles tiles = tiles_of<F>();
+inline constexpr Passes passes = passes_of<F>();
 /// The formulas of two lists.
 template <class... F, class... G>
 formulas::List<F..., G...> operator+(formulas::List<F...>, formulas::List<G...>);
 /// The passes of a family, by name.
 template <class List>
-inline constexpr NamedTiles tile_table[] = {{nullptr, nullptr}};
+inline constexpr NamedPasses pass_table[] = {{nullptr, nullptr}};
 template <class... F>
-inline constexpr NamedTiles tile_table<formulas::List<F...>>[] = {{F::name, &tiles<F>}...,
-                                                                  {nullptr, nullptr}};
+inline constexpr NamedPasses pass_table<formulas::List<F...>>[] = {{F::name, &passes<F>}...,
+                                                                   {nullptr, nullptr}};
 inline constexpr NamedKernel no_kernels[] = {{nullptr, nullptr}};
-inline constexpr NamedTiles no_tiles[] = {{nullptr, nullptr}};
+inline constexpr NamedPasses no_passes[] = {{nullptr, nullptr}};
 }  // namespace reel::kernels::REEL_ISA

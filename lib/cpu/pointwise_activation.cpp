@@ -6,20 +6,20 @@
 
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
-extern const Family activation_family = {no_kernels, tile_table<ActivationFormulas>};
+extern const Family activation_family = {no_kernels, pass_table<ActivationFormulas>};
 
 /// Null for none.
-Tile activation_pass(Activation activation, DType dtype) {
-  const auto pass = [dtype](const Tiles& tiles) { return tiles.value[static_cast<int>(dtype)]; };
+PassFunction activation_pass(Activation activation, DType dtype) {
+  const auto pass = [dtype](const Passes& passes) { return passes.value[static_cast<int>(dtype)]; };
   switch (activation) {
     case Activation::none:
       return nullptr;
     case Activation::relu:
-      return pass(tiles<Relu>);
+      return pass(passes<Relu>);
     case Activation::sigmoid:
-      return pass(tiles<Sigmoid>);
+      return pass(passes<Sigmoid>);
     case Activation::tanh:
-      return pass(tiles<Tanh>);
+      return pass(passes<Tanh>);
   }
   return nullptr;
 }

@@ -6,10 +6,10 @@ namespace reel::kernels::REEL_ISA {
 using namespace formulas;
 namespace {
 template <class T>
-void lerp_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+void lerp_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   constexpr int size = sizeof(T);
   if (how) [[unlikely]]
-    return run_pieces(lerp_tile<T>, n, inputs, {size, size, size}, how, output, size);
+    return run_pieces(lerp_pass<T>, n, inputs, {size, size, size}, how, output, size);
   run_arrays<false>({inputs[0], inputs[1], inputs[2]}, n, static_cast<T*>(output),
                     [](const auto& from, std::int64_t i) -> Vector<T> {
                       return Lerp()(from.at(0, i), from.at(1, i), from.at(2, i));
@@ -17,7 +17,7 @@ void lerp_tile(std::int64_t n, const void* const* inputs, unsigned how, void* ou
 }
 /// One exponent for all elements has a loop of its own if its powers need no logarithm.
 template <class T>
-void power_tile(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
+void power_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
   using Numbers = math::Functions<Vector<T>>;
   bool done = false;
   if ((how & pass_scalars) == 2)
@@ -33,23 +33,23 @@ void power_tile(std::int64_t n, const void* const* inputs, unsigned how, void* o
       if (i < n) store_part(out + i, formula(Ends<T, 1>{x, n - i}, i), n - i);
       done = true;
     });
-  if (!done) floating_tile<Power, T>(n, inputs, how, output);
+  if (!done) floating_pass<Power, T>(n, inputs, how, output);
 }
 }  // namespace
 template <>
-inline constexpr Tiles tiles<Lerp> = tiles_by([]<class T>(Type<T>) -> Tile {
+inline constexpr Passes passes<Lerp> = passes_by([]<class T>(Type<T>) -> PassFunction {
   if constexpr (computes_fractions<T>)
-    return lerp_tile<T>;
+    return lerp_pass<T>;
   else
     return nullptr;
 });
 template <>
-inline constexpr Tiles tiles<Power> = [] {
-  Tiles made = tiles_of<Power>();
-  made.value[static_cast<int>(DType::float32)] = power_tile<float>;
-  made.value[static_cast<int>(DType::float64)] = power_tile<double>;
+inline constexpr Passes passes<Power> = [] {
+  Passes made = passes_of<Power>();
+  made.value[static_cast<int>(DType::float32)] = power_pass<float>;
+  made.value[static_cast<int>(DType::float64)] = power_pass<double>;
   return made;
 }();
 extern const Family arithmetic_family = {no_kernels,
-                                         tile_table<decltype(ArithmeticFormulas() + List<Lerp>())>};
+                                         pass_table<decltype(ArithmeticFormulas() + List<Lerp>())>};
 }  // namespace reel::kernels::REEL_ISA

@@ -3,5 +3,5 @@
 #include "lib/formulas/loss.hpp"
 
 namespace reel::kernels::REEL_ISA {
-extern const Family loss_family = {no_kernels, tile_table<formulas::LossFormulas>};
+extern const Family loss_family = {no_kernels, pass_table<formulas::LossFormulas>};
 }  // namespace reel::kernels::REEL_ISA

@@ -4,5 +4,5 @@
 
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
-extern const Family math_family = {no_kernels, tile_table<MathFormulas>};
+extern const Family math_family = {no_kernels, pass_table<MathFormulas>};
 }  // namespace reel::kernels::REEL_ISA

@@ -3,5 +3,5 @@
 #include "lib/formulas/special.hpp"
 
 namespace reel::kernels::REEL_ISA {
-extern const Family special_family = {no_kernels, tile_table<formulas::SpecialFormulas>};
+extern const Family special_family = {no_kernels, pass_table<formulas::SpecialFormulas>};
 }  // namespace reel::kernels::REEL_ISA

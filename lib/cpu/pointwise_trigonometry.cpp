@@ -4,5 +4,5 @@
 
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
-extern const Family trigonometry_family = {no_kernels, tile_table<TrigonometryFormulas>};
+extern const Family trigonometry_family = {no_kernels, pass_table<TrigonometryFormulas>};
 }  // namespace reel::kernels::REEL_ISA

@@ -8,11 +8,11 @@ namespace reel::kernels::REEL_ISA {
 /// may be c. z.data is null for zeros. Uses scratch(). For float and double (matmul.cpp).
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c,
-             Tile activation = nullptr);
+             PassFunction activation = nullptr);
 extern template void product(const Matrix<float>&, const Matrix<float>&, const Matrix<float>&,
-                             float*, Tile);
+                             float*, PassFunction);
 extern template void product(const Matrix<double>&, const Matrix<double>&, const Matrix<double>&,
-                             double*, Tile);
+                             double*, PassFunction);
 
 /// The product p by tiles in registers, of blocks that stay in the caches. For float and double
 /// (matmul.cpp).
@@ -34,5 +34,5 @@ bool prefers_blas(std::int64_t n, std::int64_t m, std::int64_t k);
 /// Whether half_products() computes this call of float16 or bfloat16 (matmul_half.cpp).
 bool takes_halves(const KernelCall& call);
 /// The products of a call. z is the body that is added to them, or null.
-KernelResult half_products(const KernelCall& call, const Body* z, Tile activation);
+KernelResult half_products(const KernelCall& call, const Body* z, PassFunction activation);
 }  // namespace reel::kernels::REEL_ISA

@@ -313,7 +313,7 @@ KernelResult random(const KernelCall& call) {
   return {};
 }
 constexpr NamedKernel kernels[] = {{"random", random}, {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
-extern const Family random_family = {kernels, tiles};
+extern const Family random_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

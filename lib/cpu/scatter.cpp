@@ -96,7 +96,7 @@ constexpr NamedKernel kernels[] = {{"scatter_assign", scatter_assign},
                                    {"scatter_max", scatter_extreme<1>},
                                    {"scatter_min", scatter_extreme<-1>},
                                    {nullptr, nullptr}};
-constexpr NamedTiles tiles[] = {{nullptr, nullptr}};
+constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
-extern const Family scatter_family = {kernels, tiles};
+extern const Family scatter_family = {kernels, passes};
 }  // namespace reel::kernels::REEL_ISA

@@ -143,7 +143,7 @@ void Again::compute(int number) {
                       inputs.data(),
                       node.inputs,
                       node.options.view(),
-                      node.site,
+                      node.caller,
                       nullptr,
                       0,
                       nullptr,

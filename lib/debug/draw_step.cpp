@@ -27,7 +27,7 @@ void Interpreter::draw(Words& words, Answer& answer) {
     drawn.name = fmt::format("#{}", i + 1);
     drawn.label = fmt::format("#{} {}", i + 1, name_of(node));
     drawn.op = name_of(node);
-    drawn.site = site_text(node.site);
+    drawn.caller = line_of(node.caller);
     if (node.layer >= 0) drawn.scope = recorder_.layer(node.layer);
     drawn.backward = node.backward;
     Answer said;

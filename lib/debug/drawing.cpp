@@ -130,11 +130,11 @@ std::vector<DrawnNode> folded(std::vector<DrawnNode> nodes, debug::Fold fold) {
     // An op that reads no Variable belongs to the layer before it, if both are called at one line.
     for (std::size_t k = 0; node.scope.empty() && k < node.inputs.size(); ++k)
       if (const DrawnNode& input = nodes[static_cast<std::size_t>(node.inputs[k])];
-          input.site == node.site && input.backward == node.backward)
+          input.caller == node.caller && input.backward == node.backward)
         node.scope = input.scope;
     const bool whole = fold == debug::Fold::scopes && !node.scope.empty();
     const std::string call =
-        node.op + "\n" + node.site + "\n" + node.scope + (node.backward ? "b" : "");
+        node.op + "\n" + node.caller + "\n" + node.scope + (node.backward ? "b" : "");
     const auto [place, is_new] =
         groups.try_emplace(whole ? "\n" + node.scope + (node.backward ? "b" : "") : call,
                            static_cast<int>(made.size()));

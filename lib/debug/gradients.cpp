@@ -85,7 +85,7 @@ void Interpreter::path(Words& words, Answer& answer) {
     Statistics gradient;
     const bool known = gradient_at(i, gradient);
     const Output& output = step.outputs[static_cast<std::size_t>(node.first_output)];
-    answer.rows.push_back({fmt::format("#{}", i + 1), name_of(node), site_text(node.site),
+    answer.rows.push_back({fmt::format("#{}", i + 1), name_of(node), line_of(node.caller),
                            output.measured ? number_text(output.statistics.norm, digits) : "",
                            known ? number_text(gradient.norm, digits) : ""});
   }
@@ -99,7 +99,7 @@ void Interpreter::why(Words& words, Answer& answer) {
   const std::vector<int> found = path_to(loss, source);
   const auto place = [&](int i) {
     const Node& node = step.nodes[static_cast<std::size_t>(i)];
-    return fmt::format("#{} {} at {}", i + 1, name_of(node), site_text(node.site));
+    return fmt::format("#{} {} at {}", i + 1, name_of(node), line_of(node.caller));
   };
   if (found.empty()) {
     answer.lines.push_back(fmt::format("#{} does not depend on \"{}\": no result between them.",
@@ -226,7 +226,7 @@ void Interpreter::gradients(Words& words, Answer& answer) {
     const bool known = gradient_at(i, gradient);
     const Output& output = step.outputs[static_cast<std::size_t>(node.first_output)];
     answer.rows.push_back({fmt::format("{}", ++call), fmt::format("#{}", i + 1), name_of(node),
-                           site_text(node.site),
+                           line_of(node.caller),
                            output.measured ? number_text(output.statistics.norm, digits) : "",
                            known ? number_text(gradient.norm, digits) : ""});
   }
@@ -245,7 +245,7 @@ void Interpreter::updates(Words&, Answer& answer) {
       const double norm = statistics_of_output(i, static_cast<int>(k)).norm;
       const double moved = recorder_.moved(step, node, static_cast<int>(k));
       answer.rows.push_back({"\"" + printable(info.name) + "\"", name_of(node),
-                             site_text(node.site), number_text(norm, digits),
+                             line_of(node.caller), number_text(norm, digits),
                              number_text(moved, digits),
                              norm > 0 ? number_text(moved / norm, digits) : ""});
     }

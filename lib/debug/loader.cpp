@@ -75,7 +75,7 @@ std::string compute(const GateCall& call, std::vector<Body*>& outputs) {
         inputs.push_back(Access::share(const_cast<Body*>(call.inputs[i])));
       for (const Tensor& each : inputs) operands.emplace_back(each);
       SmallVector<Tensor, 2> made;
-      run(call.op, operands, call.options, call.site, made);
+      run(call.op, operands, call.options, call.caller, made);
       for (Tensor& each : made) outputs.push_back(copied(*Access::body(each)));
       return;
     }
@@ -86,16 +86,16 @@ std::string compute(const GateCall& call, std::vector<Body*>& outputs) {
                             static_cast<int>(outputs.size()),
                             call.accumulates};
     if (call.part == Part::value)
-      run_kernel(call.op, call.options, kernel, call.site);
+      run_kernel(call.op, call.options, kernel, call.caller);
     else
-      run_gradient(call.op, call.part, call.options, kernel, cpu(), call.site);
+      run_gradient(call.op, call.part, call.options, kernel, cpu(), call.caller);
   });
 }
 bool ask(const debug::Condition& condition, const DebugEvent& given) {
   const Unobserved unobserved(Context::here());
   debug::Event event;
   event.name = given.name;
-  event.site = given.site;
+  event.caller = given.caller;
   event.step = given.step;
   event.number = given.number;
   event.backward = given.backward;

@@ -41,7 +41,7 @@ void LogRecorder::noted(const Step& step, int number) {
       shape += fmt::format("{}{}", shape.empty() ? "" : ",", length);
     const Statistics& all = output.statistics;
     fmt::print(file_, "{}\t{}\t{}\t{}\t{}\t{}\t{:.9g}\t{:.9g}\t{:.9g}\t{:016x}\n", step.number,
-               number + 1, name_of(node), site_text(node.site), host->dtype(output.dtype),
+               number + 1, name_of(node), line_of(node.caller), host->dtype(output.dtype),
                shape.empty() ? "-" : shape, all.low, all.high, all.norm,
                hash_ ? hash_of(*call->outputs[k]) : 0);
   }

@@ -46,7 +46,7 @@ std::string Interpreter::text_of(const Input& input) {
 void Interpreter::say_node(int number, Answer& answer) {
   Step& step = looked();
   const Node& node = step.nodes[static_cast<std::size_t>(number)];
-  std::string line = fmt::format("#{} {} at {}", number + 1, name_of(node), site_text(node.site));
+  std::string line = fmt::format("#{} {} at {}", number + 1, name_of(node), line_of(node.caller));
   for (int k = 0; k < node.outputs; ++k) {
     const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
     if (output.absent) continue;
@@ -87,7 +87,7 @@ void Interpreter::inputs(Words&, Answer& answer) {
         if (step.inputs[static_cast<std::size_t>(step.nodes[n].first_input + k)].outside ==
             static_cast<int>(i))
           reader = fmt::format("#{} {} {}", n + 1, name_of(step.nodes[n]),
-                               site_text(step.nodes[n].site));
+                               line_of(step.nodes[n].caller));
     std::vector<std::string> row = {fmt::format("@{}", i + 1),
                                     name.empty() ? "outside" : "\"" + printable(name) + "\"",
                                     type_text(outside.dtype, outside.shape)};
@@ -124,7 +124,7 @@ void Interpreter::tensors(Words& words, Answer& answer) {
     if (node.outputs == 0) continue;
     if (wanted_op && !std::regex_search(name_of(node), *wanted_op)) continue;
     const std::string place =
-        site_text(node.site) + (node.layer < 0 ? "" : " " + recorder_.layer(node.layer));
+        line_of(node.caller) + (node.layer < 0 ? "" : " " + recorder_.layer(node.layer));
     if (wanted_name && !std::regex_search(place, *wanted_name)) continue;
     int k = 0;
     while (k + 1 < node.outputs &&
@@ -166,7 +166,7 @@ void Interpreter::tensors(Words& words, Answer& answer) {
       ++k;
     const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
     std::vector<std::string> row = {
-        fmt::format("#{}", i + 1), name_of(node), site_text(node.site),
+        fmt::format("#{}", i + 1), name_of(node), line_of(node.caller),
         output.absent ? "in a block" : type_text(output.dtype, output.shape)};
     for (const std::string& cell : row_of(output)) row.push_back(cell);
     if (sort == "time")
@@ -186,7 +186,7 @@ void Interpreter::op(Words& words, Answer& answer) {
   Step& step = looked();
   const Node& node = step.nodes[static_cast<std::size_t>(number)];
   answer.lines.push_back(fmt::format("#{} {} at {}, call {} at this line in step {}", number + 1,
-                                     name_of(node), site_text(node.site),
+                                     name_of(node), line_of(node.caller),
                                      Recorder::occurrence(step, number), step.number));
   if (node.layer >= 0) answer.lines.push_back("layer: " + printable(recorder_.layer(node.layer)));
   const std::string options = node.options.view().type ? host->options(node.options.view()) : "";
@@ -261,7 +261,7 @@ void Interpreter::tree(int root, int depth, bool down, Answer& answer) {
       continue;
     }
     const Node& node = step.nodes[static_cast<std::size_t>(at.node)];
-    line += " at " + site_text(node.site);
+    line += " at " + line_of(node.caller);
     if (seen[static_cast<std::size_t>(at.node)]) {
       answer.lines.push_back(line + ", see above");
       continue;

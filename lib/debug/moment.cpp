@@ -148,7 +148,7 @@ bool Moment::ask(const debug::Condition& condition) {
   const GateCall& ended = *recorder_.call;
   const std::string name = name_of(node());
   DebugEvent event{name,
-                   node().site,
+                   node().caller,
                    step_.number,
                    number_ + 1,
                    node().backward,
@@ -199,8 +199,8 @@ bool is_at(const Target& target, const Recorder& recorder, const Node& node) {
     case Target::Kind::op:
       return node.op->name == target.name || name_of(node) == target.name;
     case Target::Kind::line: {
-      if (node.site.line != target.line || !node.site.file) return false;
-      const std::string_view file = node.site.file;
+      if (node.caller.line != target.line || !node.caller.file) return false;
+      const std::string_view file = node.caller.file;
       return target.file.empty() || file == target.file || file.ends_with("/" + target.file);
     }
     case Target::Kind::variable:

@@ -43,11 +43,11 @@ class TapeNodes {
     const Record& record = reel_[i];
     DrawnNode node;
     node.op = record.op->name;
-    node.site = line_text(record.site());
+    node.caller = line_text(record.caller());
     node.name = "#" + std::to_string(nodes.size() + 1);
     node.label = node.name + " " + node.op;
     node.title =
-        node.label + " at " + node.site + ": " + std::string(to_text(*record.outputs[0].shape));
+        node.label + " at " + node.caller + ": " + std::string(to_text(*record.outputs[0].shape));
     bool reads = false;
     for (int k = 0; k < record.input_count; ++k) add_input(node, record.inputs[k], reads);
     for (int k = 0; k < record.output_count(); ++k)
@@ -85,9 +85,9 @@ std::string to_svg(const Graph& graph, Fold fold, Caller caller) try {
     DrawnNode node;
     node.label = node.op = each.op;
     node.name = each.outputs.empty() ? each.op : each.outputs[0];
-    node.site = each.site;
+    node.caller = each.caller;
     node.scope = each.scope;
-    node.title = each.op + " " + each.options + " " + each.scope + " " + each.site;
+    node.title = each.op + " " + each.options + " " + each.scope + " " + each.caller;
     for (const std::string& input : each.inputs) {
       const auto found = made.find(input);
       if (found != made.end())

@@ -110,7 +110,7 @@ Watcher& thread_watcher() {
   }
   return *own.watcher;
 }
-void cli(Caller caller) { prompt(thread_watcher(), {"debug::cli() at " + site_text(caller), -1}); }
+void cli(Caller caller) { prompt(thread_watcher(), {"debug::cli() at " + line_of(caller), -1}); }
 
 std::string listen(Caller caller) {
   return or_fail(caller, "listen", "socket", [&] {

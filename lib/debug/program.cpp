@@ -27,17 +27,17 @@ void Interpreter::source(Words& words, Answer& answer) {
   std::string path;
   const int at = words.size() > 1 ? -1 : node_of("");
   if (at >= 0) {
-    const Caller site = step.nodes[static_cast<std::size_t>(at)].site;
-    if (!site.file) mistake("a result with a line", "one that the library made");
-    path = site.file;
-    line = site.line;
+    const Caller caller = step.nodes[static_cast<std::size_t>(at)].caller;
+    if (!caller.file) mistake("a result with a line", "one that the library made");
+    path = caller.file;
+    line = caller.line;
   }
   for (const Node& node : step.nodes)
-    if (path.empty() && node.site.file &&
-        (file.empty() ? node.site.line == line
-                      : node.site.file == file || last_part(node.site.file) == file ||
-                            std::string_view(node.site.file).ends_with("/" + file)))
-      path = node.site.file;
+    if (path.empty() && node.caller.file &&
+        (file.empty() ? node.caller.line == line
+                      : node.caller.file == file || last_part(node.caller.file) == file ||
+                            std::string_view(node.caller.file).ends_with("/" + file)))
+      path = node.caller.file;
   if (path.empty())
     mistake("a file of the step; `sources` lists them",
             "\"" + (file.empty() ? words[1] : file) + "\"");
@@ -48,9 +48,9 @@ void Interpreter::source(Words& words, Answer& answer) {
   const std::int64_t around = words.number(2, 5, 0);
   std::map<unsigned, int> last;  // of each line: its last result
   for (int i = 0; i < static_cast<int>(step.nodes.size()); ++i)
-    if (const Caller site = step.nodes[static_cast<std::size_t>(i)].site;
-        site.file && path == site.file)
-      last[site.line] = i;
+    if (const Caller caller = step.nodes[static_cast<std::size_t>(i)].caller;
+        caller.file && path == caller.file)
+      last[caller.line] = i;
   std::string text;
   for (unsigned n = 1; std::getline(in, text) && n <= line + static_cast<std::uint64_t>(around);
        ++n) {
@@ -74,7 +74,7 @@ void Interpreter::source(Words& words, Answer& answer) {
 void Interpreter::sources(Words&, Answer& answer) {
   std::map<std::string, std::pair<int, std::int64_t>> files;
   for (const Node& node : looked().nodes) {
-    auto& [count, time] = files[node.site.file ? printable(node.site.file) : "no line"];
+    auto& [count, time] = files[node.caller.file ? printable(node.caller.file) : "no line"];
     ++count;
     time += node.nanoseconds;
   }
@@ -123,7 +123,7 @@ void Interpreter::memory(Words&, Answer& answer) {
     for (int k = 0; k < node.outputs; ++k) {
       const Output& output = step.outputs[static_cast<std::size_t>(node.first_output + k)];
       if (output.absent || !output.own_memory || (node.accumulates >> k & 1)) continue;
-      auto& [count, bytes] = sums[site_text(node.site) + " " + name_of(node)];
+      auto& [count, bytes] = sums[line_of(node.caller) + " " + name_of(node)];
       ++count;
       bytes += elements_of(output.shape) * size_of(output.dtype);
     }

@@ -200,7 +200,7 @@ void Recorder::variable_written(const Variable& variable) {
 }
 int Recorder::layer_now() {
   const Context& context = host->context();
-  const std::string_view name = context.site_name.empty() ? context.function : context.site_name;
+  const std::string_view name = context.layer_name.empty() ? context.function : context.layer_name;
   if (name.empty()) return -1;
   if (name.data() == last_layer_.data() && name.size() == last_layer_.size() &&
       name == layers_[static_cast<std::size_t>(last_layer_number_)])
@@ -294,7 +294,7 @@ void Recorder::ends(const GateCall& ended) {
   Node& node = step.nodes.emplace_back();
   node.op = &ended.op;
   node.part = ended.part;
-  node.site = ended.site;
+  node.caller = ended.caller;
   node.layer = layer_now();
   node.backward = backward_ > 0 || ended.part != Part::value;
   node.accumulates = ended.accumulates & ~GateCall::of_replay;
@@ -374,7 +374,7 @@ bool Recorder::counts(const Node& node, const Output& output) const {
       return std::regex_search(name_of(node), only.wanted);
     case Filter::Kind::name:
       return std::regex_search(
-          site_text(node.site) + (node.layer < 0 ? "" : " " + layer(node.layer)), only.wanted);
+          line_of(node.caller) + (node.layer < 0 ? "" : " " + layer(node.layer)), only.wanted);
     case Filter::Kind::dtype:
       return std::regex_search(std::string(host->dtype(output.dtype)), only.wanted);
   }

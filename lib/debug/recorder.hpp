@@ -64,7 +64,7 @@ class Options {
 struct Node {
   const Op* op;
   Part part;
-  Caller site;
+  Caller caller;
   int layer;  // its number in Recorder::layers(), -1: none
   bool backward = false, recorded = false, replayed = false, edited = false;
   bool inner = false;  // its outputs are those of ops inside of it

@@ -253,7 +253,7 @@ void Interpreter::try_value(Words& words, Answer& answer) {
       continue;
     const Statistics before = statistics_of_output(i, k);
     const Statistics now = statistics_of(*again.of(i, k), Bounds::none);
-    answer.rows.push_back({fmt::format("#{}", i + 1), name_of(its), site_text(its.site),
+    answer.rows.push_back({fmt::format("#{}", i + 1), name_of(its), line_of(its.caller),
                            number_text(before.norm, digits), number_text(now.norm, digits),
                            fmt::format("{}", now.nans), fmt::format("{}", now.infinities)});
   }
@@ -285,7 +285,7 @@ void Interpreter::set_value(Words& words, Answer& answer) {
   if (output.value) output.value = value;
   node.edited = recorder_.edited = true;
   LogRecorder::mark_edited(fmt::format("#{} {} at {}, step {}", number + 1, name_of(node),
-                                       site_text(node.site), step.number));
+                                       line_of(node.caller), step.number));
   answer.lines.push_back("The run is edited: the program goes on with this value.");
   say_node(number, answer);
 }
@@ -311,7 +311,7 @@ void Interpreter::replay(Words&, Answer& answer) {
       if (hash_of(*computed) == hash_of(*output.value))
         ++same;
       else
-        differ.push_back(fmt::format("#{} {} at {}", i + 1, name_of(node), site_text(node.site)));
+        differ.push_back(fmt::format("#{} {} at {}", i + 1, name_of(node), line_of(node.caller)));
     }
   }
   answer.lines.push_back(fmt::format("step {}: {} of {} results have the same bits again",

@@ -13,8 +13,8 @@ int Recorder::occurrence(const Step& step, int number) {
   int count = 0;
   for (int i = 0; i <= number; ++i) {
     const Node& each = step.nodes[static_cast<std::size_t>(i)];
-    count += each.op == node.op && each.part == node.part && each.site.line == node.site.line &&
-             each.site.file == node.site.file;
+    count += each.op == node.op && each.part == node.part && each.caller.line == node.caller.line &&
+             each.caller.file == node.caller.file;
   }
   return count;
 }
@@ -38,7 +38,7 @@ bool Recorder::holds(Stop& stop, int number) try {
     return false;
   }
   return !stop.except || !(std::regex_search(name_of(node), *stop.except) ||
-                           std::regex_search(site_text(node.site), *stop.except));
+                           std::regex_search(line_of(node.caller), *stop.except));
 } catch (const Mistake& wrong) {
   stop.is_on = false;
   std::fprintf(stderr, "reel: the condition \"%s\" is left out: %s\n", printable(stop.text).c_str(),
@@ -108,7 +108,7 @@ void Recorder::fail(const Stop& stop, int number) {
   const std::string expected = odd ? (stop.text == "has_nan" ? "no NaN" : "finite numbers")
                                : stop.text.empty() ? "no result that stops"
                                                    : "no result with " + printable(stop.text);
-  host->fail(DebugError::general, node.site, node.op->name,
+  host->fail(DebugError::general, node.caller, node.op->name,
              node.part == Part::value ? "result" : "gradient", expected, got, advice);
 }
 }  // namespace reel::debugger

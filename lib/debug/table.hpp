@@ -18,7 +18,7 @@ namespace reel {
 /// What the debugger gives to a function of the user.
 struct DebugEvent {
   std::string_view name;
-  Caller site;
+  Caller caller;
   std::int64_t step, number;
   bool backward;
   const Body* const* inputs;
@@ -35,7 +35,7 @@ struct DebugOperand {
 };
 /// A node of a graph that is drawn. Its inputs come before it.
 struct DrawnNode {
-  std::string name, label, note, title, op, site, scope;
+  std::string name, label, note, title, op, caller, scope;
   std::vector<int> inputs;
   std::vector<const Body*> values;  // results; their health is added to that of the node
   int health = 0;                   // 0 well, 1 dead, 2 saturated, 3 not finite

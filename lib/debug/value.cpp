@@ -39,10 +39,10 @@ std::string number_text(double x, int digits) {
   if (std::isnan(x)) return "nan";
   return fmt::format("{:.{}g}", x, digits);
 }
-std::string site_text(Caller site) {
-  if (!site.file) return "no line";
-  const std::string_view file = site.file;
-  return fmt::format("{}:{}", printable(file.substr(file.rfind('/') + 1)), site.line);
+std::string line_of(Caller caller) {
+  if (!caller.file) return "no line";
+  const std::string_view file = caller.file;
+  return fmt::format("{}:{}", printable(file.substr(file.rfind('/') + 1)), caller.line);
 }
 std::string bytes_text(std::int64_t bytes) {
   const auto count = static_cast<double>(bytes);

@@ -53,7 +53,7 @@ std::string type_text(DType dtype, const Shape& shape);
 /// With so many digits; "nan", "inf".
 std::string number_text(double x, int digits = 4);
 /// "model.cpp:12", "no line"
-std::string site_text(Caller site);
+std::string line_of(Caller caller);
 /// "1.5 kB"
 std::string bytes_text(std::int64_t bytes);
 /// Without control characters, which become \x1b.

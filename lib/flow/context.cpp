@@ -76,18 +76,18 @@ Context& make_context() try {
 
 CallerScope::CallerScope(Caller caller, std::string_view name) {
   Context& context = Context::here();
-  outermost_ = context.site.file == nullptr;
-  names_ = context.site_name.empty() && !name.empty();
+  outermost_ = context.outer_caller.file == nullptr;
+  names_ = context.layer_name.empty() && !name.empty();
   if (!outermost_ && !names_) return;
   thread_ = context.number;
-  if (outermost_) context.site = caller;
-  if (names_) context.site_name = name;
+  if (outermost_) context.outer_caller = caller;
+  if (names_) context.layer_name = name;
 }
 CallerScope::~CallerScope() {
   if (!outermost_ && !names_) return;
   at_flow(thread_, [this](Flow& flow) {
-    if (outermost_) flow.site = {};
-    if (names_) flow.site_name = {};
+    if (outermost_) flow.outer_caller = {};
+    if (names_) flow.layer_name = {};
   });
 }
 

@@ -64,18 +64,18 @@ class OwnLines {
  public:
   explicit OwnLines(Context& context)
       : context_(context),
-        site_(std::exchange(context.site, {})),
-        name_(std::exchange(context.site_name, {})) {}
+        caller_(std::exchange(context.outer_caller, {})),
+        name_(std::exchange(context.layer_name, {})) {}
   ~OwnLines() {
-    context_.site = site_;
-    context_.site_name = name_;
+    context_.outer_caller = caller_;
+    context_.layer_name = name_;
   }
   OwnLines(const OwnLines&) = delete;
   OwnLines& operator=(const OwnLines&) = delete;
 
  private:
   Context& context_;
-  Caller site_;
+  Caller caller_;
   std::string_view name_;
 };
 
@@ -111,6 +111,6 @@ class RecordingPause {
   std::uint64_t tapes_;
 };
 /// The line that errors name: that of the outermost CallerScope, else `caller`.
-Caller site_of(Caller caller);
+Caller caller_of(Caller caller);
 
 }  // namespace reel

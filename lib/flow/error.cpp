@@ -28,21 +28,21 @@ bool same_name(std::string_view layer, std::string_view op) {
 std::pair<std::string, std::string> names_of_call(std::string_view op, std::string_view argument) {
   const Context& context = Context::here();
   const std::string inner(context.function.empty() ? op : context.function);
-  if (context.site_name.empty()) return {inner, std::string(argument)};
-  if (same_name(context.site_name, inner))
-    return {std::string(context.site_name), std::string(argument)};
-  return {std::string(context.site_name),
+  if (context.layer_name.empty()) return {inner, std::string(argument)};
+  if (same_name(context.layer_name, inner))
+    return {std::string(context.layer_name), std::string(argument)};
+  return {std::string(context.layer_name),
           argument.empty() ? "in " + inner : std::string(argument) + " of " + inner};
 }
 
 void find_call(Caller& caller, std::string_view& op) {
   const Context* const context = Context::current();  // making one would ask for memory
-  if (context && context->site.file) caller = context->site;
-  if (context && !context->site_name.empty())
-    op = context->site_name;
+  if (context && context->outer_caller.file) caller = context->outer_caller;
+  if (context && !context->layer_name.empty())
+    op = context->layer_name;
   else if (context && !context->function.empty())
     op = context->function;
 }
 
-Caller site_of(Caller caller) { return Context::here().site_of(caller); }
+Caller caller_of(Caller caller) { return Context::here().caller_of(caller); }
 }  // namespace reel

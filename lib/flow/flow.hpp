@@ -52,9 +52,9 @@ struct Flow {
   bool refuses_tapes = false;       // inside of a function of batched(), parallel() or vmap()
   DType autocast = DType::float32;  // of the innermost AutocastScope
   Device device;
-  Caller site;                 // of the outermost CallerScope; file is null outside
-  std::string_view site_name;  // of the outermost one with a name
-  std::string_view function;   // of the outermost FunctionScope
+  Caller outer_caller;          // of the outermost CallerScope; file is null outside
+  std::string_view layer_name;  // of the outermost one with a name
+  std::string_view function;    // of the outermost FunctionScope
   Interceptor* interceptors = nullptr;
   Observer* observers = nullptr;
   Generator* generator = nullptr;      // of the innermost GeneratorScope
@@ -82,7 +82,7 @@ struct Flow {
     reel->active = reel->open & ~reel->muted;
     mode = static_cast<std::uint8_t>(reel->active ? mode | recording : mode & ~recording);
   }
-  Caller site_of(Caller caller) const { return site.file ? site : caller; }
+  Caller caller_of(Caller caller) const { return outer_caller.file ? outer_caller : caller; }
 };
 
 /// A flow of its own for a fiber. A thread ends with the flow that it began with.

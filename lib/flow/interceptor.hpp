@@ -17,7 +17,7 @@ struct GateCall {
   const Body* const* inputs;
   int input_count;
   OptionsView options;
-  Caller site;
+  Caller caller;
   Body* const* outputs;  // allocated before the first interceptor
   int output_count;
   const Variable* updated;   // the Variables that an update writes; as many as outputs
@@ -39,7 +39,7 @@ struct LoopEvent {
   Kind kind = Kind::begins;
   int loop = -1;          // the number that begins() gave
   const char* name = "";  // of begins(), and all up to `gradient_of`
-  Caller site = {};
+  Caller caller = {};
   bool reverse = false;   // takes rows from the last to the first
   bool once = false;      // one trip without a state: a branch
   std::int64_t most = 0;  // trips; 0: no limit

@@ -146,10 +146,10 @@ void tell_written(Context& context, const Variable& variable) {
 void tell_host_read(Context& context, const Body& x, HostRead read) {
   tell(context, [&](Observer& each) { each.host_read(x, read); });
 }
-void tell_error(const std::exception& error, std::string_view op, Caller site) noexcept try {
+void tell_error(const std::exception& error, std::string_view op, Caller caller) noexcept try {
   Context* const context = Context::current();
   if (!context || !(context->mode & observed)) return;
-  const ErrorEvent event{error, op, context->site_of(site)};
+  const ErrorEvent event{error, op, context->caller_of(caller)};
   tell(*context, [&](Observer& each) { each.error(event); });
 } catch (...) {  // the first error is already being thrown
 }

@@ -28,7 +28,7 @@ struct DeviceCall;
 struct ErrorEvent {
   const std::exception& error;
   std::string_view op;  // the name of the function that found it
-  Caller site;
+  Caller caller;
 };
 
 class OwnedObserver;
@@ -210,5 +210,5 @@ void tell_stopped(bool stopped);
 /// What is called then, if other ranks may wait for this one.
 void listen_to_stops(void (*f)(bool stopped));
 /// Where the thread has an observer.
-void tell_error(const std::exception& error, std::string_view op, Caller site) noexcept;
+void tell_error(const std::exception& error, std::string_view op, Caller caller) noexcept;
 }  // namespace reel

@@ -21,6 +21,6 @@ void Redirect::watch_as(const Variable& variable, const Tensor& value, Caller ca
   if (!tapes || !is_floating(body->dtype)) return;
   const std::uint32_t record = reel.find(*body);
   if (record != no_record) tapes &= ~(reel[record].tapes | reel[record].watchers);
-  if (tapes) reel.watch(body, &Access::cell(variable), tapes, context.site_of(caller));
+  if (tapes) reel.watch(body, &Access::cell(variable), tapes, context.caller_of(caller));
 }
 }  // namespace reel

@@ -48,7 +48,7 @@ void fail_kernel(const Op& op, const KernelResult& result, const Text& place, Ca
                    to_text(result.got) + place);
 }
 void fail_kernel(const DeviceCall& call, const KernelResult& result) {
-  fail_kernel(call.op, result, place_of(call, result), call.site);
+  fail_kernel(call.op, result, place_of(call, result), call.caller);
 }
 
 void run_on_copies(Backend& backend, const DeviceCall& call) {
@@ -57,14 +57,14 @@ void run_on_copies(Backend& backend, const DeviceCall& call) {
   for (int i = 0; i < call.kernel.input_count; ++i) {
     const Body* body = &call.kernel.input(i);
     if (!body->contiguous) {
-      copies.push_back(contiguous_copy(*body, call.site));
+      copies.push_back(contiguous_copy(*body, call.caller));
       body = Access::body(copies[copies.size() - 1]);
     }
     inputs.push_back(body);
   }
   KernelCall kernel = call.kernel;
   kernel.inputs = inputs.data();
-  backend.run({call.op, call.part, call.options, kernel, call.device, call.site});
+  backend.run({call.op, call.part, call.options, kernel, call.device, call.caller});
 }
 
 namespace {
@@ -81,9 +81,9 @@ void run_widened(Backend& backend, const DeviceCall& call, bool reads_halves) {
   SmallVector<Tensor, 4> made;
   const auto widened = [&](const Body& x, bool filled) {
     made.push_back(Access::adopt(allocate_or_fail(Context::here(), call.device, call.op,
-                                                  DType::float32, x.shape, call.site)));
+                                                  DType::float32, x.shape, call.caller)));
     Body* const wide = Access::body(made[made.size() - 1]);
-    if (filled && x.elements > 0) convert(x, *wide, call.site);
+    if (filled && x.elements > 0) convert(x, *wide, call.caller);
     return wide;
   };
   SmallVector<const Body*, 4> inputs;
@@ -99,10 +99,10 @@ void run_widened(Backend& backend, const DeviceCall& call, bool reads_halves) {
   KernelCall kernel = call.kernel;
   kernel.inputs = inputs.data();
   kernel.outputs = outputs.data();
-  backend.run({call.op, call.part, call.options, kernel, call.device, call.site});
+  backend.run({call.op, call.part, call.options, kernel, call.device, call.caller});
   for (int i = 0; i < call.kernel.output_count; ++i)
     if (Body* const y = call.kernel.outputs[i]; y != kernel.outputs[i] && y->elements > 0)
-      convert(*kernel.outputs[i], *y, call.site);
+      convert(*kernel.outputs[i], *y, call.caller);
 }
 
 void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Caller caller) {
@@ -120,10 +120,10 @@ void run_kernel(const Op& op, OptionsView options, const KernelCall& call, Calle
 void run_kernel(const GateCall& call) {
   const KernelCall kernel{call.inputs, call.outputs, call.options.data, call.input_count,
                           call.output_count};
-  if (call.part == Part::value) return run_kernel(call.op, call.options, kernel, call.site);
+  if (call.part == Part::value) return run_kernel(call.op, call.options, kernel, call.caller);
   Body* const* const made = std::find_if(call.outputs, call.outputs + call.output_count,
                                          [](const Body* output) { return output; });
-  run_gradient(call.op, call.part, call.options, kernel, device_of(**made), call.site);
+  run_gradient(call.op, call.part, call.options, kernel, device_of(**made), call.caller);
 }
 
 void execute_kernels(const PlannedGraph& graph) {
@@ -148,9 +148,9 @@ void execute_kernels(const PlannedGraph& graph) {
                           static_cast<int>(outputs),
                           each.how};
     if (each.part == Part::value)
-      run_kernel(*each.op, options, call, each.site);
+      run_kernel(*each.op, options, call, each.caller);
     else
-      run_gradient(*each.op, each.part, options, call, graph.device, each.site);
+      run_gradient(*each.op, each.part, options, call, graph.device, each.caller);
   }
 }
 

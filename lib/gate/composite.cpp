@@ -77,15 +77,15 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
     return;
   const int input_count = static_cast<int>(inputs.bodies.size());
   const CallView view{op, inputs.bodies.data(), input_count, nullptr, 0, options, caller};
-  const Caller site = context.site_of(caller);
-  GateCall event{op, inputs.bodies.data(), input_count, options, site, nullptr, 0, nullptr};
+  caller = context.caller_of(caller);
+  GateCall event{op, inputs.bodies.data(), input_count, options, caller, nullptr, 0, nullptr};
   if (context.mode & observed) tell_begin(context, event);
   Tensors results;
   UserCodeScope code(context, view, results);
   ResultMarks marks;
   const auto use = [&](Body* const* bodies, int count) {
     if (context.is_watchful() && own_gradient)
-      for (int i = 0; i < count; ++i) marks.use(context, op, i, bodies[i], site);
+      for (int i = 0; i < count; ++i) marks.use(context, op, i, bodies[i], caller);
   };
   use(inputs.bodies.data(), input_count);
   const bool kernel = op.shape != nullptr;  // a user's, for an op of the library
@@ -143,12 +143,12 @@ void run_composite(Context& context, Op& op, Resolved& inputs, OptionsView optio
                                   : 0;
     const std::uint64_t tapes = tapes_of(inputs);
     if (tapes && own_gradient)
-      leave_record(context, op, options, site, inputs.bodies.data(), inputs.origins.data(),
+      leave_record(context, op, options, caller, inputs.bodies.data(), inputs.origins.data(),
                    input_count + unlisted, Access::bodies(outputs.data()),
                    static_cast<int>(outputs.size()), tapes, unlisted);
     else if (tapes)
-      note_cut(context, op, site, inputs.origins.data(), input_count);
+      note_cut(context, op, caller, inputs.origins.data(), input_count);
   }
-  for (Tensor& output : outputs) marks.mark(context, output, site);
+  for (Tensor& output : outputs) marks.mark(context, output, caller);
 }
 }  // namespace reel

@@ -94,11 +94,12 @@ template <Needed needed>
   run_pass(pass, a->elements, inputs, 1, a->dtype, 0, out->data, dtype);
   call.end(&out, 1);
   if (!origin.tapes) return result;
-  const Caller site = context.site_of(x.caller());
+  const Caller caller = context.caller_of(x.caller());
   if (op.gradient.differentiable)
-    call.recorded(leave_record_alike<1>(context, op, site, &a, &origin, needs, out, origin.tapes));
+    call.recorded(
+        leave_record_alike<1>(context, op, caller, &a, &origin, needs, out, origin.tapes));
   else
-    note_cut(context, op, site, &origin, 1);
+    note_cut(context, op, caller, &origin, 1);
   return result;
 }
 template <Needed needed>
@@ -234,14 +235,14 @@ template <Needed needed>
   Tensor result = run_pair(context, x, y, pair, needs, call);
   if (!result.defined()) return run(op, x, y);
   if (!tapes) return result;
-  const Caller site = context.site_of(x.caller());
+  const Caller caller = context.caller_of(x.caller());
   Body* const out = Access::body(result);
   if (op.gradient.differentiable && pair.alike && !pair.transposed)
-    call.recorded(leave_record_alike<2>(context, op, site, bodies, origins, needs, out, tapes));
+    call.recorded(leave_record_alike<2>(context, op, caller, bodies, origins, needs, out, tapes));
   else if (op.gradient.differentiable)
-    leave_record(context, op, {}, site, bodies, origins, 2, &out, 1, tapes);
+    leave_record(context, op, {}, caller, bodies, origins, 2, &out, 1, tapes);
   else
-    note_cut(context, op, site, origins, 2);
+    note_cut(context, op, caller, origins, 2);
   return result;
 }
 
@@ -314,8 +315,8 @@ template <Needed needed>
     run_pass(pass, out->elements, inputs, 2, dtype, 0, out->data, dtype);
     call.end(&out, 1);
     if (tapes)
-      call.recorded(leave_record_alike<2>(context, op, context.site_of(x.caller()), bodies, origins,
-                                          needs, out, tapes));
+      call.recorded(leave_record_alike<2>(context, op, context.caller_of(x.caller()), bodies,
+                                          origins, needs, out, tapes));
     return result;
   }
 }

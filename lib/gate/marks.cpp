@@ -16,7 +16,7 @@ namespace {
 /// A line that read a tensor of another thread's tape. Marks have its number.
 struct Reader {
   std::string op;
-  Caller site;
+  Caller caller;
 };
 /// Behind Lock::contexts. As many as the program has lines that read such tensors.
 std::vector<Reader>& readers() {
@@ -24,23 +24,24 @@ std::vector<Reader>& readers() {
   if (!all) all = new std::vector<Reader>;
   return *all;
 }
-std::uint32_t number_of(std::string_view op, Caller site) {
+std::uint32_t number_of(std::string_view op, Caller caller) {
   std::vector<Reader>& all = readers();
   const auto found = std::find_if(all.rbegin(), all.rend(), [&](const Reader& reader) {
-    return reader.site.file == site.file && reader.site.line == site.line && reader.op == op;
+    return reader.caller.file == caller.file && reader.caller.line == caller.line &&
+           reader.op == op;
   });
   if (found != all.rend()) return static_cast<std::uint32_t>(all.rend() - found - 1);
-  all.push_back({std::string(op), site});
+  all.push_back({std::string(op), caller});
   return static_cast<std::uint32_t>(all.size() - 1);
 }
 
 Text text_of(std::uint32_t number) {
   const Locked held(Lock::contexts);
   const Reader& reader = readers()[number];
-  if (!reader.site.file) return reader.op;
-  const std::string_view file(reader.site.file);
+  if (!reader.caller.file) return reader.op;
+  const std::string_view file(reader.caller.file);
   return reader.op + " (" + Text(file.substr(file.rfind('/') + 1)) + ":" +
-         to_text(reader.site.line) + ")";
+         to_text(reader.caller.line) + ")";
 }
 
 RecordId without_flags(RecordId mark) {
@@ -158,7 +159,7 @@ void ResultMarks::add_live(RecordId mark) {
     if (is_live(each)) add(each);
 }
 
-void ResultMarks::read(Context& context, const Body& x, std::string_view op, Caller site) try {
+void ResultMarks::read(Context& context, const Body& x, std::string_view op, Caller caller) try {
   if (!is_floating(x.dtype) || !may_give_marks(context, x)) return;
   const Locked held(Lock::contexts);
   const RecordId id = id_of(x);
@@ -168,17 +169,17 @@ void ResultMarks::read(Context& context, const Body& x, std::string_view op, Cal
     const std::uint64_t number = other->live_number();
     if (other == context.reel || !number) continue;
     if (number == Reel::number_of(id.reel))
-      add({id.reel | mark_bit, id.record, number_of(op, site)});
+      add({id.reel | mark_bit, id.record, number_of(op, caller)});
     if (!may_be_watched(x)) continue;
     for (const Reel::Watched& watched : other->watched_tensors())
-      if (watched.body == &x) add({watched.reel | mark_bit, watched.record, number_of(op, site)});
+      if (watched.body == &x) add({watched.reel | mark_bit, watched.record, number_of(op, caller)});
   }
   if (marks_.size() == 0) return;
   ++context.marked_reads;
   for (const FlowReel* each = first_reel(); each; each = each->next)
     if (each->flow) each->flow->set_watchful();
 } catch (const std::bad_alloc&) {
-  fail_memory(site, op);
+  fail_memory(caller, op);
 }
 
 int ResultMarks::followed(const Context& context, std::uint64_t tapes) const {
@@ -190,10 +191,10 @@ int ResultMarks::followed(const Context& context, std::uint64_t tapes) const {
   return -1;
 }
 void ResultMarks::check(const Context& context, std::uint64_t tapes, std::string_view op,
-                        std::string_view argument, Caller site) const {
+                        std::string_view argument, Caller caller) const {
   const int place = followed(context, tapes);
   if (place < 0) return;
-  fail<TapeError>(site, op, argument, "a value that this thread computed",
+  fail<TapeError>(caller, op, argument, "a value that this thread computed",
                   "one that another thread computed from a tensor of the tape, by " +
                       text_of(marks_[static_cast<std::size_t>(place)].output),
                   argument == "x" || argument == "y"
@@ -201,14 +202,14 @@ void ResultMarks::check(const Context& context, std::uint64_t tapes, std::string
                       : "stop_gradient() makes a constant of it.");
 }
 
-void ResultMarks::use(Context& context, const Op& op, int argument, const Body* x, Caller site) {
-  read(context, *x, op.name, site);
+void ResultMarks::use(Context& context, const Op& op, int argument, const Body* x, Caller caller) {
+  read(context, *x, op.name, caller);
   const std::uint64_t tapes = context.reel->active;
   if (*this && followed(context, tapes) >= 0)
-    check(context, tapes, op.name, argument_name(op, argument).view(), site);
+    check(context, tapes, op.name, argument_name(op, argument).view(), caller);
 }
 
-void ResultMarks::mark(Context& context, Tensor& result, Caller site) const {
+void ResultMarks::mark(Context& context, Tensor& result, Caller caller) const {
   Body* body = Access::body(result);
   if (!*this || !is_floating(body->dtype)) return;
   const RecordId own = id_of(*body), mark = together();
@@ -222,14 +223,14 @@ void ResultMarks::mark(Context& context, Tensor& result, Caller site) const {
     return;
   }
   if (body->owner || references(*body) > 1) {
-    result = contiguous_copy(*body, site);
+    result = contiguous_copy(*body, caller);
     body = Access::body(result);
   }
   body->id = mark;
   if (!recorded) return;
   Body* const header = allocate_view(context, body);
   if (!header)
-    fail<MemoryError>(site, "view", "result", "memory for a header", "none from the system");
+    fail<MemoryError>(caller, "view", "result", "memory for a header", "none from the system");
   header->id = own;
   result = Access::adopt(header);
 }

@@ -40,16 +40,16 @@ bool needs_slow_path(const Context& context, const Body* const* inputs, int coun
 class ResultMarks {
  public:
   explicit operator bool() const { return marks_.size(); }
-  /// Adds the marks of a value that an op at the line `site` reads, and a mark for another thread's
-  /// tape that watches it.
-  void read(Context& context, const Body& x, std::string_view op, Caller site);
+  /// Adds the marks of a value that an op at the line `caller` reads, and a mark for another
+  /// thread's tape that watches it.
+  void read(Context& context, const Body& x, std::string_view op, Caller caller);
   /// Throws TapeError if one of `tapes` watches a tensor that a mark names.
   void check(const Context& context, std::uint64_t tapes, std::string_view op,
-             std::string_view argument, Caller site) const;
+             std::string_view argument, Caller caller) const;
   /// read() and check() for the tapes that record now.
-  void use(Context& context, const Op& op, int argument, const Body* x, Caller site);
+  void use(Context& context, const Op& op, int argument, const Body* x, Caller caller);
   /// Marks a result, which may get another header.
-  void mark(Context& context, Tensor& result, Caller site) const;
+  void mark(Context& context, Tensor& result, Caller caller) const;
   /// A mark that stands for all marks; no id where there is no mark.
   RecordId together() const;
 

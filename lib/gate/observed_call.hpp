@@ -15,7 +15,7 @@ class ObservedCall {
                int count, OptionsView options = {})
       : context_(context),
         operands_(operands),
-        call_{op,      inputs, count,  options, context.site_of(operands[0]->caller()),
+        call_{op,      inputs, count,  options, context.caller_of(operands[0]->caller()),
               nullptr, 0,      nullptr},
         observed_(context.mode & observed) {}
   /// Call it before the kernel, when no other path can be taken any more.

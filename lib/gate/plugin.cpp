@@ -18,24 +18,24 @@ constinit InstallPlugin linked_plugin = nullptr;
 
 namespace {
 /// Errors name the call that queued the kernel, not the call that waits.
-class SiteScope {
+class CallNamesScope {
  public:
-  explicit SiteScope(const CallSite& site)
+  explicit CallNamesScope(const CallNames& names)
       : context_(Context::here()),
-        caller_(context_.site),
-        layer_(context_.site_name),
+        caller_(context_.outer_caller),
+        layer_(context_.layer_name),
         function_(context_.function) {
-    context_.site = site.caller;
-    context_.site_name = site.layer;
-    context_.function = site.function;
+    context_.outer_caller = names.caller;
+    context_.layer_name = names.layer;
+    context_.function = names.function;
   }
-  ~SiteScope() {
-    context_.site = caller_;
-    context_.site_name = layer_;
+  ~CallNamesScope() {
+    context_.outer_caller = caller_;
+    context_.layer_name = layer_;
     context_.function = function_;
   }
-  SiteScope(const SiteScope&) = delete;
-  SiteScope& operator=(const SiteScope&) = delete;
+  CallNamesScope(const CallNamesScope&) = delete;
+  CallNamesScope& operator=(const CallNamesScope&) = delete;
 
  private:
   Context& context_;
@@ -43,25 +43,25 @@ class SiteScope {
   std::string_view layer_, function_;
 };
 
-CallSite site(Caller caller) {
+CallNames names_of(Caller caller) {
   const Context& context = Context::here();
-  return {context.site_of(caller), context.site_name, context.function};
+  return {context.caller_of(caller), context.layer_name, context.function};
 }
 void fail_queued_kernel(const Op& op, const KernelResult& result, const Shape& shape,
-                        std::int64_t position, const CallSite& site) {
-  const SiteScope scope(site);
-  fail_kernel(op, result, position < 0 ? "" : place_text(shape, position), site.caller);
+                        std::int64_t position, const CallNames& names) {
+  const CallNamesScope scope(names);
+  fail_kernel(op, result, position < 0 ? "" : place_text(shape, position), names.caller);
 }
-void fail_device(const CallSite& site, std::string_view op, std::string_view argument,
+void fail_device(const CallNames& names, std::string_view op, std::string_view argument,
                  std::string_view expected, std::string_view got, std::string_view advice) {
-  const SiteScope scope(site);
-  fail<DeviceError>(site.caller, op, argument, expected, got, advice);
+  const CallNamesScope scope(names);
+  fail<DeviceError>(names.caller, op, argument, expected, got, advice);
 }
-void fail_device_memory(const CallSite& site, std::string_view op, std::string_view argument,
+void fail_device_memory(const CallNames& names, std::string_view op, std::string_view argument,
                         std::string_view for_what, std::string_view advice) {
-  const SiteScope scope(site);
-  fail<MemoryError>(site.caller, op, argument, "memory of the device for " + Text(for_what), "none",
-                    advice);
+  const CallNamesScope scope(names);
+  fail<MemoryError>(names.caller, op, argument, "memory of the device for " + Text(for_what),
+                    "none", advice);
 }
 void add_backend(Device::Kind kind, Backend& backend) {
   OpTable::the().copy_for_views(kind);
@@ -73,7 +73,7 @@ constexpr PluginHost host = {
     .execute_kernels = execute_kernels,
     .run_on_copies = run_on_copies,
     .run_widened = run_widened,
-    .site = site,
+    .names_of = names_of,
     .fail_kernel = fail_queued_kernel,
     .fail_device = fail_device,
     .fail_memory = fail_device_memory,

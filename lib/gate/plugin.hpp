@@ -9,7 +9,7 @@
 
 namespace reel {
 /// The user's call that an error names: its line, and the layer and the function that it calls.
-struct CallSite {
+struct CallNames {
   Caller caller;
   std::string_view layer, function;
 };
@@ -33,15 +33,15 @@ struct PluginHost {
   void (*run_widened)(Backend& backend, const DeviceCall& call, bool reads_halves);
 
   /// The user's call that this thread executes now.
-  CallSite (*site)(Caller caller);
+  CallNames (*names_of)(Caller caller);
   /// Throws the error that a kernel found at element `position` of its input of this shape. -1: the
   /// error belongs to no element.
   void (*fail_kernel)(const Op& op, const KernelResult& result, const Shape& shape,
-                      std::int64_t position, const CallSite& site);
-  void (*fail_device)(const CallSite& site, std::string_view op, std::string_view argument,
+                      std::int64_t position, const CallNames& names);
+  void (*fail_device)(const CallNames& names, std::string_view op, std::string_view argument,
                       std::string_view expected, std::string_view got, std::string_view advice);
   /// `for_what`: what the device has no memory for.
-  void (*fail_memory)(const CallSite& site, std::string_view op, std::string_view argument,
+  void (*fail_memory)(const CallNames& names, std::string_view op, std::string_view argument,
                       std::string_view for_what, std::string_view advice);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What most sources of the library include, compiled once for each target. A source names its includes all the same.
-// This file is never included, so it has no #pragma once, for which g++ warns.
+// What most sources of the library include, compiled once for each target. A source names its
+// includes all the same. This file is never included, so it has no #pragma once, for which g++
+// warns.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

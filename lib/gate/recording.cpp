@@ -4,10 +4,10 @@
 #include "lib/flow/observer.hpp"
 
 namespace reel {
-Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
+Record& leave_record(Context& context, const Op& op, OptionsView options, Caller caller,
                      Body* const* inputs, const Origin* origins, int input_count,
                      Body* const* outputs, int output_count, std::uint64_t tapes, int unlisted) {
-  Record& record = write_record(context, op, options, site, inputs, origins, input_count, outputs,
+  Record& record = write_record(context, op, options, caller, inputs, origins, input_count, outputs,
                                 output_count, tapes, unlisted);
   if (context.mode & observed) [[unlikely]]
     tell_recorded(context, record);

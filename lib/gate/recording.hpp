@@ -21,7 +21,7 @@ struct Origin {
   if (x.kind() == Operand::Kind::variable) {
     const std::uint64_t tapes = reel.watching_variables & reel.active;
     if (tapes && has_floating_bit(body->dtype) && !reel.watches(record, tapes))
-      record = reel.watch(body, &Access::cell(x.variable()), tapes, context.site_of(x.caller()));
+      record = reel.watch(body, &Access::cell(x.variable()), tapes, context.caller_of(x.caller()));
   }
   Tensor* const temporary =
       x.kind() == Operand::Kind::temporary ? &const_cast<Tensor&>(x.tensor()) : nullptr;
@@ -68,19 +68,19 @@ struct Origin {
 /// Appends a record of this call for `tapes`, and stores its id in the outputs. The last inputs are
 /// those that the op does not list, see InputSlot::is_listed().
 [[gnu::always_inline]] inline Record& write_record(Context& context, const Op& op,
-                                                   OptionsView options, Caller site,
+                                                   OptionsView options, Caller caller,
                                                    Body* const* inputs, const Origin* origins,
                                                    int input_count, Body* const* outputs,
                                                    int output_count, std::uint64_t tapes,
                                                    int unlisted = 0) {
   Reel& reel = *context.reel;
   const std::uint32_t number = reel.size();
-  if (output_count > 1) reel.require_values(output_count, op, site);
+  if (output_count > 1) reel.require_values(output_count, op, caller);
   const int listed = input_count - unlisted;
   const unsigned needs = needs_of(op, origins, listed);
   Record& record = reel.append(op, input_count, output_count, options, needs != 0);
-  record.file = site.file;
-  record.line = site.line;
+  record.file = caller.file;
+  record.line = caller.line;
   record.tapes = 0;  // none until it is complete: allocating its shapes may fail
   for (int i = 0; i < input_count; ++i)
     record.inputs[i].shape = nullptr, record.inputs[i].saved = nullptr;
@@ -110,13 +110,13 @@ struct Origin {
   return record;
 }
 /// leave_record() for any counts, out of line.
-Record& leave_record(Context& context, const Op& op, OptionsView options, Caller site,
+Record& leave_record(Context& context, const Op& op, OptionsView options, Caller caller,
                      Body* const* inputs, const Origin* origins, int input_count,
                      Body* const* outputs, int output_count, std::uint64_t tapes, int unlisted = 0);
 /// leave_record() for a call without options whose inputs and output have one shape and dtype.
 template <int N>
 [[gnu::always_inline]] inline Record& leave_record_alike(Context& context, const Op& op,
-                                                         Caller site, Body* const* inputs,
+                                                         Caller caller, Body* const* inputs,
                                                          const Origin* origins, unsigned needs,
                                                          Body* output, std::uint64_t tapes) {
   Reel& reel = *context.reel;
@@ -124,8 +124,8 @@ template <int N>
   Record& record = reel.append(op, N, 1, {}, needs != 0, true);
   const Shape* shape = origins[0].shape;
   if (N > 1 && !shape) shape = origins[N - 1].shape;
-  record.file = site.file;
-  record.line = site.line;
+  record.file = caller.file;
+  record.line = caller.line;
   record.tapes = tapes;
 #pragma GCC unroll 2
   for (int i = 0; i < N; ++i)
@@ -138,9 +138,9 @@ template <int N>
 }
 
 /// Notes that tracked inputs were used by an op without a gradient.
-inline void note_cut(Context& context, const Op& op, Caller site, const Origin* origins,
+inline void note_cut(Context& context, const Op& op, Caller caller, const Origin* origins,
                      int input_count) {
   for (int i = 0; i < input_count; ++i)
-    if (origins[i].tapes) context.reel->add_cut(op, site, origins[i].record);
+    if (origins[i].tapes) context.reel->add_cut(op, caller, origins[i].record);
 }
 }  // namespace reel

@@ -72,12 +72,12 @@ template <int N>
   }
   if (!tapes) return;
   Body* const* made = Access::bodies(call.outputs.data());
-  const Caller site = context.site_of(call.caller);
+  const Caller caller = context.caller_of(call.caller);
   if (call.op.gradient.differentiable && is_floating(made[0]->dtype))
-    write_record(context, call.op, call.options, site, call.inputs, origins, N, made,
+    write_record(context, call.op, call.options, caller, call.inputs, origins, N, made,
                  static_cast<int>(call.outputs.size()), tapes);
   else
-    note_cut(context, call.op, site, origins, N);
+    note_cut(context, call.op, caller, origins, N);
 }
 
 /// A call without interceptors, whose inputs need no conversion.
@@ -165,7 +165,7 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
     operands = cast.of(context, op, operands);
   if (context.mode & intercepted && (!op.composite || op.shape)) [[unlikely]]
     for (Interceptor* each = context.interceptors; each; each = each->next)
-      if (each->takes(op, operands, options, context.site_of(caller), outputs)) return;
+      if (each->takes(op, operands, options, context.caller_of(caller), outputs)) return;
   Resolved inputs;
   resolve(context, op, operands, caller, inputs);
   if (op.composite && runs_user_code(op, inputs.device))
@@ -180,27 +180,27 @@ void run_any(Op& op, std::span<const Operand> operands, OptionsView options, Cal
     for (const Tensor& output : outputs) Access::body(output)->device_kind |= live_number;
   Body* const* bodies = Access::bodies(outputs.data());
   const int output_count = static_cast<int>(outputs.size());
-  const GateCall call{op,     inputs.bodies.data(), input_count, options, context.site_of(caller),
+  const GateCall call{op,     inputs.bodies.data(), input_count, options, context.caller_of(caller),
                       bodies, output_count,         nullptr};
   const bool differentiable =
       op.gradient.differentiable && output_count > 0 && is_floating(bodies[0]->dtype);
   ResultMarks marks;
   if (context.is_watchful() && differentiable)
     for (int i = 0; i < input_count; ++i)
-      marks.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.site);
+      marks.use(context, op, i, inputs.bodies[static_cast<std::size_t>(i)], call.caller);
   if (context.mode & ~recording) [[unlikely]]
     run_with_hooks(context, call, inference.computes);
   else if (inference.computes)
     run_kernel(call);
   const std::uint64_t tapes = context.mode & recording ? tapes_of(inputs) : 0;
   if (tapes && differentiable)
-    leave_record(context, op, options, call.site, inputs.bodies.data(), inputs.origins.data(),
+    leave_record(context, op, options, call.caller, inputs.bodies.data(), inputs.origins.data(),
                  input_count, bodies, output_count, tapes);
   else if (tapes)
-    note_cut(context, op, call.site, inputs.origins.data(), input_count);
+    note_cut(context, op, call.caller, inputs.origins.data(), input_count);
   if (!context.is_watchful()) return;
   for (Tensor& output : outputs)
-    differentiable ? marks.mark(context, output, call.site) : unmark(output);
+    differentiable ? marks.mark(context, output, call.caller) : unmark(output);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, op.name);
 }
@@ -213,7 +213,7 @@ inline bool run_into_direct(Context& context, Op& op, const Operand& x, OptionsV
   if (context.mode || !on_cpu(output) || !op.on_cpu().computes() || !ready(op, inputs))
     return false;
   Body* place = &output;
-  run_on_host(op, options, {inputs, &place, options.data, 1, 1, 1}, context.site_of(x.caller()));
+  run_on_host(op, options, {inputs, &place, options.data, 1, 1, 1}, context.caller_of(x.caller()));
   return true;
 }
 }  // namespace
@@ -227,13 +227,13 @@ void run_into(Op& op, std::initializer_list<Operand> operands, OptionsView optio
   Body* place = &output;
   const KernelCall call{
       inputs.bodies.data(), &place, options.data, static_cast<int>(operands.size()), 1, 1};
-  const Caller site = context.site_of(x.caller());
+  const Caller caller = context.caller_of(x.caller());
   const GateCall event{
-      op, inputs.bodies.data(), call.input_count, options, site, &place, 1, nullptr, Part::value,
+      op, inputs.bodies.data(), call.input_count, options, caller, &place, 1, nullptr, Part::value,
       1};
   if (context.mode & observed) [[unlikely]]
     tell_begin(context, event);
-  run_kernel(op, options, call, site);
+  run_kernel(op, options, call, caller);
   if (context.mode & observed) [[unlikely]]
     tell_end(context, event);
 }

@@ -96,10 +96,10 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
   if (context.mode & infer_only) return;
 
   ResultMarks marks;
-  const Caller site = context.site_of(caller);
+  caller = context.caller_of(caller);
   if (context.is_watchful())
     for (std::size_t i = op.replaces ? written : 0; i < count; ++i)
-      marks.read(context, *inputs[i], op.name, site);
+      marks.read(context, *inputs[i], op.name, caller);
   const RecordId mark = marks.together();
 
   SmallVector<Tensor, 4> made;  // new buffers, where the old one is shared
@@ -112,8 +112,8 @@ void run_update(Op& op, std::span<const Variable> variables, std::span<const Ope
     made.push_back(Access::adopt(places[i]));
     places[i]->device_kind = inputs[i]->device_kind;
   }
-  const GateCall call{op,   inputs.data(), static_cast<int>(count),   options,
-                      site, places.data(), static_cast<int>(written), variables.data()};
+  const GateCall call{op,     inputs.data(), static_cast<int>(count),   options,
+                      caller, places.data(), static_cast<int>(written), variables.data()};
   const bool is_observed = context.mode & observed, now = ask_interceptors(context, call);
   if (is_observed && now) tell_begin(context, call);
   if (now) run_kernel(call);

@@ -102,7 +102,8 @@ class Fit {
     if (!inferred.computes() || op_.changes_device) return {};
     if (!kernels().computes()) return std::string(no_op) + " on its device";
     const int promoted = std::countr_zero(op_.promoted);
-    if (device() == cpu() && op_.on_cpu().tiles && promoted < static_cast<int>(step_.inputs.size()))
+    if (device() == cpu() && op_.on_cpu().passes &&
+        promoted < static_cast<int>(step_.inputs.size()))
       if (!pass_of(op_, layout(step_.inputs[static_cast<std::size_t>(promoted)]).dtype))
         return std::string(no_op) + " its dtype";
     return {};

@@ -80,7 +80,7 @@ std::string element_text(const Body& x, std::int64_t i) {
 
 std::string place_of(const Step& step) {
   const std::string text(step.op ? step.op->name : "an op");
-  return step.site.file ? text + " at " + line_text(step.site) : text;
+  return step.caller.file ? text + " at " + line_text(step.caller) : text;
 }
 
 }  // namespace reel::graph

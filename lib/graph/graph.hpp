@@ -106,7 +106,7 @@ struct Step {
   std::vector<int> inputs, outputs;  // values; -1 for a missing one
   std::vector<int> updated;          // the Variables that an update writes
   KeptOptions options;
-  Caller site;
+  Caller caller;
   std::shared_ptr<const std::string> scope = {};  // of NameScopes; null outside of them
   bool user_code = false;  // a user's function or kernel; its gradient is another step
   std::string answer;      // for a question: the bytes that C++ read

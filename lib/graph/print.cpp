@@ -25,7 +25,7 @@ std::string id(int value) {
   std::string text("%");
   return value < 0 ? "none" : text + std::to_string(value);
 }
-std::string site_text(const Step& step) { return line_text(step.site, ""); }
+std::string line_of(const Step& step) { return line_text(step.caller, ""); }
 std::string options_text(const Step& step) {
   return step.options.view().type ? to_string(step.options.view()) : std::string();
 }
@@ -84,7 +84,7 @@ std::vector<std::string> names_of(const detail::GraphData& data) {
 
 using graph::Branch, graph::element_text, graph::Layout, graph::Segment, graph::Step, graph::Value,
     graph::Kind, graph::answer_text, graph::id, graph::names_of, graph::op_text,
-    graph::options_text, graph::own_name, graph::quoted, graph::read_text, graph::site_text,
+    graph::options_text, graph::own_name, graph::quoted, graph::read_text, graph::line_of,
     graph::type_text;
 
 namespace {
@@ -116,7 +116,7 @@ std::vector<GraphNode> Graph::nodes() const try {
     node.op = op_text(step);
     node.options = options_text(step);
     if (step.scope) node.scope = *step.scope;
-    node.site = site_text(step);
+    node.caller = line_of(step);
     for (const int input : step.inputs) node.inputs.push_back(named(input));
     for (const int output : step.outputs) {
       node.outputs.push_back(named(output));
@@ -180,7 +180,7 @@ std::string Graph::text() const try {
         out += (i ? ", " : " writes ") +
                quoted(data.variables[static_cast<std::size_t>(step.updated[i])]);
       if (step.scope) out += "  # " + *step.scope;
-      if (step.site.file) out += (step.scope ? ", " : "  # ") + site_text(step);
+      if (step.caller.file) out += (step.scope ? ", " : "  # ") + line_of(step);
       out += "\n";
       if (step.loop)
         for (const graph::Graph* body : step.loop->bodies())
@@ -193,7 +193,7 @@ std::string Graph::text() const try {
         out += " " + answer_text(data, question, branch.answer) + " -> block " +
                std::to_string(branch.segment) + ";";
       out.back() = ' ';
-      out += " # " + site_text(question) + "\n";
+      out += " # " + line_of(question) + "\n";
     }
     if (!segment.ends) continue;
     for (const auto& [variable, value] : segment.assigned)

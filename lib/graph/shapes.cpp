@@ -30,8 +30,8 @@ Inferred::Inferred(const Step& step, const std::vector<Value>& values, ThreadMem
   }
   Layout().set(headers_.back());
   Inference inference{
-      memory,    *step.op, inputs_.data(), static_cast<int>(inputs_.size()), step.options.view(),
-      step.site, outputs_};
+      memory,      *step.op, inputs_.data(), static_cast<int>(inputs_.size()), step.options.view(),
+      step.caller, outputs_};
   inference.stand_in = &headers_.back();
   for (const int output : step.outputs)  // what an op keeps for its gradient depends on the device
     if (output >= 0) inference.device = values[static_cast<std::size_t>(output)].layout.device;

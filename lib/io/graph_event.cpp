@@ -28,7 +28,7 @@ std::string allowed(std::string_view text) {
   return name == "length" ? "length_" : name;
 }
 struct Drawn {
-  std::string name, op, site;
+  std::string name, op, caller;
   std::set<std::string> inputs;
   std::vector<Shape> shapes;
   int times = 1;
@@ -42,10 +42,10 @@ class Drawing {
     std::map<std::string, std::size_t> known;
     for (const GraphNode& node : nodes) {
       const auto [place, is_new] =
-          known.emplace(node.scope + "\n" + node.op + "\n" + node.site, drawn.size());
+          known.emplace(node.scope + "\n" + node.op + "\n" + node.caller, drawn.size());
       if (is_new || !joins) {
         place->second = drawn.size();
-        drawn.push_back({name_of(node), node.op, node.site, {}, node.shapes});
+        drawn.push_back({name_of(node), node.op, node.caller, {}, node.shapes});
       } else {
         ++drawn[place->second].times;
       }
@@ -112,8 +112,8 @@ void SummaryWriter::graph(const Graph& graph, Caller caller) try {
       }
       message.message(5, attribute("_output_shapes", Message().message(1, list)));
     }
-    if (!node.site.empty())
-      message.message(5, attribute("line", Message().bytes(2, utf8(node.site))));
+    if (!node.caller.empty())
+      message.message(5, attribute("line", Message().bytes(2, utf8(node.caller))));
     if (node.times > 1) message.message(5, attribute("steps", Message().integer(3, node.times)));
     definition.message(1, message);
   }

@@ -212,10 +212,10 @@ class Writer {
   }
   /// The file without its folder, which is nobody's business.
   static void place(Json& all, const Step& step) {
-    if (!step.site.file) return;
-    const std::string_view path = step.site.file;
+    if (!step.caller.file) return;
+    const std::string_view path = step.caller.file;
     all.text("file", path.substr(path.rfind('/') + 1));
-    all.number("line", step.site.line);
+    all.number("line", step.caller.line);
   }
   [[noreturn]] void refuse(const Step& step, std::string_view what) const {
     fail<Error>(caller_, "save_graph", "graph", "steps of ops of the library",

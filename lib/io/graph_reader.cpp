@@ -294,9 +294,9 @@ class Reader {
   /// Whether the key is one of a step's place.
   bool place(const std::string& key, Step& step) {
     if (key == "file")
-      step.site.file = kept_text(json_.string());
+      step.caller.file = kept_text(json_.string());
     else if (key == "line")
-      step.site.line = number_of<unsigned>("a line");
+      step.caller.line = number_of<unsigned>("a line");
     else
       return false;
     return true;

@@ -17,8 +17,8 @@ namespace reel {
 struct DeviceLogScope::Watch : OwnedObserver {
   void op_ends(const GateCall& call) override {
     if (call.output_count == 0 || !call.outputs[0]) return;
-    std::fprintf(stderr, "reel: %s:%u: %.*s on %s\n", call.site.file ? call.site.file : "?",
-                 call.site.line, static_cast<int>(call.op.name.size()), call.op.name.data(),
+    std::fprintf(stderr, "reel: %s:%u: %.*s on %s\n", call.caller.file ? call.caller.file : "?",
+                 call.caller.line, static_cast<int>(call.op.name.size()), call.op.name.data(),
                  std::string(to_text(device_of(*call.outputs[0])).view()).c_str());
   }
 };
@@ -52,7 +52,7 @@ struct LockstepScope::Watch : OwnedObserver {
     KernelCall kernel = call.kernel;
     kernel.inputs = from.data();
     kernel.outputs = to.data();
-    host_backend().run({call.op, call.part, call.options, kernel, cpu(), call.site});
+    host_backend().run({call.op, call.part, call.options, kernel, cpu(), call.caller});
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (to[i] && !is_kept_by_device(call, static_cast<int>(i)))
         compare(call, outputs[i], copy_of(call.kernel.outputs[i]));
@@ -74,7 +74,7 @@ struct LockstepScope::Watch : OwnedObserver {
     const std::vector<Operand> given(inputs.begin() + op_outputs,
                                      inputs.begin() + op_outputs + op_inputs);
     SmallVector<Tensor, 2> made;
-    run(*OpTable::the().find(call.op.name), given, call.options, call.site, made);
+    run(*OpTable::the().find(call.op.name), given, call.options, call.caller, made);
     kept = made[static_cast<std::size_t>(call.op.kept)];
   }
   static Tensor copy_of(const Body* body) { return body ? copy_to(*body, cpu(), {}) : Tensor(); }
@@ -91,7 +91,7 @@ struct LockstepScope::Watch : OwnedObserver {
       const double a = wanted[i], b = seen[i];
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
       if (!exact && std::fabs(a - b) <= share * largest) continue;
-      fail<Error>(call.site, call.op.name, call.part == Part::value ? "result" : "gradient",
+      fail<Error>(call.caller, call.op.name, call.part == Part::value ? "result" : "gradient",
                   to_text(Scalar(a)) + ", as on the CPU",
                   to_text(Scalar(b)) + place_text(expected.shape(), static_cast<std::int64_t>(i)) +
                       " on " + to_text(call.device));

@@ -216,7 +216,7 @@ struct FiniteScope::Watch : OwnedObserver {
     else if (!is_nan)
       text += "Is it too large for " + Text(name_of(copy.dtype())) + "?";
     const std::string_view advice = text.view();
-    fail<Error>(call.site, call.op.name, is_value ? "result" : "gradient",
+    fail<Error>(call.caller, call.op.name, is_value ? "result" : "gradient",
                 options.infinity ? "finite numbers" : "no NaN",
                 (is_nan ? "nan" : to_text(Scalar(values[k]))) +
                     place_text(copy.shape(), static_cast<std::int64_t>(k)),

@@ -140,10 +140,10 @@ void Reel::release_saved(Record& record) {
   }
 }
 
-void Reel::add_cut(const Op& op, Caller site, std::uint32_t record) {
+void Reel::add_cut(const Op& op, Caller caller, std::uint32_t record) {
   if (cuts_.size() == most_cuts) return;
   reserve_one(cuts_);
-  cuts_.push_back({&op, site, record});
+  cuts_.push_back({&op, caller, record});
 }
 
 /// The place of the entry of this body, or the place where it would be inserted.
@@ -256,7 +256,8 @@ void Reel::renew_leaves(std::uint64_t bit) {
         __atomic_load_n(&body->references, __ATOMIC_RELAXED) > 2;  // beside `leaf` and the list
     if (!leaf.cell || record.options != body || !(record.watchers & bit) || !is_held) continue;
     append_leaf(
-        body, leaf.cell, [&] { return leaf.cell_id; }, record.watchers, leaf.record, record.site());
+        body, leaf.cell, [&] { return leaf.cell_id; }, record.watchers, leaf.record,
+        record.caller());
   }
 }
 

@@ -83,7 +83,7 @@ struct Record {
     while (count > 0 && !inputs[count - 1].is_listed()) --count;
     return count;
   }
-  Caller site() const { return {file, line}; }
+  Caller caller() const { return {file, line}; }
 };
 static_assert(sizeof(Record) == 80);
 
@@ -101,7 +101,7 @@ struct Leaf {
 /// The place where a tracked value was an input of an op without a gradient. Errors name it.
 struct Cut {
   const Op* op;
-  Caller site;
+  Caller caller;
   std::uint32_t record;
 };
 
@@ -255,7 +255,7 @@ class Reel {
   static std::uint32_t value_of(const Body& body, const Record& record) {
     return record.first_value + (record.output_count() == 1 ? 0 : body.id.output);
   }
-  void add_cut(const Op& op, Caller site, std::uint32_t record);
+  void add_cut(const Op& op, Caller caller, std::uint32_t record);
   const std::vector<Cut>& cuts() const { return cuts_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }
 

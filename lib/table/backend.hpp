@@ -21,7 +21,7 @@ struct DeviceCall {
   const OptionsView& options;
   const KernelCall& kernel;  // its options are those, too
   Device device;
-  const Caller& site;  // the line that an error names
+  const Caller& caller;  // the line that an error names
 };
 
 /// Whether the kernel must not see a dtype of 16 bits of this call. Kernels that only move elements
@@ -84,7 +84,7 @@ class Backend : public DeviceMemory {
   virtual void copy(int to_index, std::byte* to, int from_index, const std::byte* from,
                     std::size_t bytes) = 0;
   /// Remembers what made a value, for the error of a full memory.
-  virtual void name(const Body& /*made*/, const Op& /*op*/, Caller /*site*/) {}
+  virtual void name(const Body& /*made*/, const Op& /*op*/, Caller /*caller*/) {}
   /// Waits until all work of the device is done.
   virtual void wait(int index) = 0;
   /// The end of this thread's work as it is now; null where the backend has no such points. Then an

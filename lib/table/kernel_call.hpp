@@ -86,7 +86,8 @@ using TakesHalves = bool (*)(const KernelCall&);
 /// One pass of a pointwise op over n contiguous elements, or of its gradient, whose inputs are dy,
 /// x, y (null for one input) and out, each only if needed. `how` is a sum of what follows. The
 /// output may be one of the inputs.
-using Tile = void (*)(std::int64_t n, const void* const* inputs, unsigned how, void* output);
+using PassFunction = void (*)(std::int64_t n, const void* const* inputs, unsigned how,
+                              void* output);
 inline constexpr unsigned pass_scalars = 15;       // bit i: input i is one number for all
 inline constexpr unsigned pass_adds = 1u << 8;     // to the output: gradients only
 inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large for the caches
@@ -109,18 +110,18 @@ struct TransposedPair {
 using TransposedPass = void (*)(const TransposedPair&);
 
 /// The passes of one pointwise op, by the dtype of its (promoted) inputs; null where there is none.
-struct Tiles {
-  Tile value[dtype_count] = {};
-  Tile gradient[dtype_count][2] = {};   // for input 0 and 1
-  TransposedPass transposed = nullptr;  // of float32, where vectors are large enough to pay
-  bool slow = false;                    // worth sharing among threads before memory is
-  const Stages* stages = nullptr;       // of float32; null where there is none
+struct Passes {
+  PassFunction value[dtype_count] = {};
+  PassFunction gradient[dtype_count][2] = {};  // for input 0 and 1
+  TransposedPass transposed = nullptr;         // of float32, where vectors are large enough to pay
+  bool slow = false;                           // worth sharing among threads before memory is
+  const Stages* stages = nullptr;              // of float32; null where there is none
 };
 /// A pass of the CPU, and the passes of its op.
 struct Pass {
-  const Tiles* tiles = nullptr;
-  Tile tile = nullptr;
+  const Passes* passes = nullptr;
+  PassFunction function = nullptr;
   unsigned how = 0;  // pass_float16, pass_bfloat16 or 0
-  explicit operator bool() const { return tile; }
+  explicit operator bool() const { return function; }
 };
 }  // namespace reel

@@ -107,9 +107,9 @@ class Kernels {
   }
   bool has(Part part) const { return kernels_[static_cast<int>(part)]; }
   /// Whether there is a kernel for the op's value.
-  bool computes() const { return has(Part::value) || tiles; }
+  bool computes() const { return has(Part::value) || passes; }
 
-  const Tiles* tiles = nullptr;        // of a pointwise op on the CPU, instead of kernels
+  const Passes* passes = nullptr;      // of a pointwise op on the CPU, instead of kernels
   TakesHalves takes_halves = nullptr;  // of the kernel of the value on the CPU; null: never
 
  private:
@@ -166,7 +166,7 @@ struct Op {
 
   // What runs it. assemble() and backends fill these slots, and register_*() changes them.
   Kernels kernels[device_kinds] = {};  // by Device::Kind
-  const Tiles* fast = nullptr;         // the CPU's tiles, until a user registers another kernel
+  const Passes* fast = nullptr;        // the CPU's passes, until a user registers another kernel
   GradientSlot gradient = {nullptr, needs, passes, differentiable};
   CompositeRule composite = nullptr;
   void* composite_state = nullptr;

@@ -55,11 +55,11 @@ struct Instruction {
                          // spread: 1 if one copy serves all blocks
   unsigned planned = 0;  // so many instructions from here on are a backend's to execute at once
   Op* op = nullptr;
-  Tile tile = nullptr;
+  PassFunction function = nullptr;
   const void* loop = nullptr;
   OptionsView options = {};
   std::int64_t elements = 0;  // of the result of a pass, and of random numbers
-  Caller site = {};
+  Caller caller = {};
 };
 
 /// Whether an instruction says how those that follow it run.

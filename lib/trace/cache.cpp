@@ -22,8 +22,9 @@ std::string first_state() {
   return wanted && wanted[0] == '0' && !wanted[1] ? "REEL_TRACE=0 is set" : "";
 }
 
-std::string line_of(Caller site) {
-  return site.file ? std::string(site.file) + ":" + std::to_string(site.line) : "an unknown line";
+std::string line_of(Caller caller) {
+  return caller.file ? std::string(caller.file) + ":" + std::to_string(caller.line)
+                     : "an unknown line";
 }
 
 std::string describe(const tracing::Layout& layout) {
@@ -70,7 +71,7 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
   for (const tracing::Segment& segment : tree.segments) {
     if (segment.branches.empty()) continue;
     const std::size_t answers = segment.branches.size();
-    const std::string part = "  branches on a value read at " + line_of(segment.question.site) +
+    const std::string part = "  branches on a value read at " + line_of(segment.question.caller) +
                              ": " + std::to_string(answers) +
                              (answers == 1 ? " answer" : " answers");
     const auto known = std::find_if(parts.begin(), parts.end(),
@@ -110,10 +111,10 @@ tracing::Difference TraceEntry::publish(const tracing::Capture& path, std::uint6
   if (eager) return {};  // another thread has found why
   const std::size_t before = tree.paths;
   if (tree.path_count() >= most_paths) {
-    Caller site;
+    Caller caller;
     for (const tracing::Segment& segment : tree.segments)
-      if (segment.branches.size() > 1) site = segment.question.site;
-    trouble = "more than 64 paths through it, which branch on a value read at " + line_of(site) +
+      if (segment.branches.size() > 1) caller = segment.question.caller;
+    trouble = "more than 64 paths through it, which branch on a value read at " + line_of(caller) +
               "; compute with tensors there, or read only a comparison of them";
     eager = true;
     return {};

@@ -154,7 +154,7 @@ void Tracer::host_read(const Tensor& x, HostRead read) {
   step.answer = answer_of(x, read);
   for (auto made = capture_.steps.rbegin(); made != capture_.steps.rend(); ++made) {
     if (made->op && std::count(made->outputs.begin(), made->outputs.end(), value)) {
-      step.site = made->site;
+      step.caller = made->caller;
       break;
     }
   }
@@ -173,7 +173,7 @@ void Tracer::after(const GateCall& call) {
   Step step;
   step.op = &call.op;
   step.part = call.part;
-  step.site = call.site;
+  step.caller = call.caller;
   if (!scopes_.empty()) step.scope = scopes_.back();
   const int written = call.updated ? call.output_count : 0;
   const bool user_code = step.user_code = call.part == Part::value && call.op.composite &&
@@ -264,7 +264,7 @@ int Tracer::loop(const LoopEvent& event) {
   if (event.kind == LoopEvent::Kind::begins) {
     if (!user_code_.empty()) return -1;
     // An exception that the function caught may have left a loop open.
-    loops.push_back({event.name, event.site, event.reverse, event.once, event.most,
+    loops.push_back({event.name, event.caller, event.reverse, event.once, event.most,
                      event.gradient_of, open_loops_.empty() ? -1 : open_loops_.back(),
                      capture_.steps.size()});
     loops.back().state = values_of(event.state);

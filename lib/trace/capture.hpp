@@ -47,7 +47,7 @@ struct LoopTrip {
 /// The part of a path that went through a loop.
 struct LoopPart {
   const char* name;
-  Caller site;
+  Caller caller;
   bool reverse, once;
   std::int64_t most;               // trips; 0: no limit
   int gradient_of;                 // the number of another part; -1

@@ -373,7 +373,7 @@ class Deriver {
     made.inputs = a.inputs;
     made.outputs = a.outputs;
     made.updated = a.updated;
-    made.site = a.site;
+    made.caller = a.caller;
     made.scope = a.scope;
     made.user_code = a.user_code;
     if (!options(a.options, b.options, made.options) || !fits(made)) return false;
@@ -451,7 +451,7 @@ class Deriver {
         return false;
       made.question.read = a.question.read;
       made.question.inputs = a.question.inputs;
-      made.question.site = a.question.site;
+      made.question.caller = a.question.caller;
     }
     made_.segments.push_back(std::move(made));
     made_.endings.push_back(std::move(ending));

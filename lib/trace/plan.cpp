@@ -347,7 +347,7 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
   made.op = step.op;
   made.part = step.part;
   made.options = step.options.view();
-  made.site = step.site;
+  made.caller = step.caller;
   made.input_count = static_cast<unsigned>(step.inputs.size());
   made.output_count = static_cast<unsigned>(step.outputs.size());
   plan_.most_operands = std::max(plan_.most_operands, step.inputs.size() + step.outputs.size());
@@ -373,7 +373,7 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
     made.kind = Instruction::Kind::elsewhere;
   } else if (const Pass pass = pass_of(step, inputs)) {
     made.kind = Instruction::Kind::pass;
-    made.tile = pass.tile;
+    made.function = pass.function;
     made.how = pass.how;
     made.elements = value(step.outputs[0]).layout.elements;
     made.how |= single_numbers(step);

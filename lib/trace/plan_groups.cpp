@@ -15,7 +15,7 @@ constexpr std::int64_t least_elements = 8;
 /// tile are copied to one.
 std::size_t least_passes(std::int64_t elements, std::size_t inputs) {
   if (elements >= 2 * block_elements) return 2;
-  return elements >= core_ops.add.on_cpu().tiles->stages->machine->tile ? 3 : 6 + 2 * inputs;
+  return elements >= core_ops.add.on_cpu().passes->stages->machine->tile ? 3 : 6 + 2 * inputs;
 }
 }  // namespace
 
@@ -104,7 +104,7 @@ std::vector<int> Planner::order_of(int number, int first, int end) const {
 ChainedPass Planner::chained(const Step& step) const {
   const int output = step.outputs[0];
   const Pass pass = pass_of(step, reads_spread);
-  ChainedPass made{pass.how ? nullptr : pass.tiles->stages, step.part, single_numbers(step),
+  ChainedPass made{pass.how ? nullptr : pass.passes->stages, step.part, single_numbers(step),
                    inputs_in_group(step), output};
   if (value(output).layout.dtype != DType::float32) made.stages = nullptr;
   for (int& input : made.inputs) input = maker_of(input);
@@ -257,7 +257,7 @@ void Planner::add_part(const GroupPart& part, int number) {
     stages.first = static_cast<unsigned>(plan_.programs.size());
     stages.elements = value(chain[0].output).layout.elements;
     plan_.instructions.push_back(stages);
-    plan_.programs.push_back(write_program(chain, core_ops.add.on_cpu().tiles->stages));
+    plan_.programs.push_back(write_program(chain, core_ops.add.on_cpu().passes->stages));
   }
   for (const int i : part) add_instruction(step_at(number, i), number, i, reads_spread);
 }

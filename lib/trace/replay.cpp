@@ -291,7 +291,7 @@ void Replay::execute(std::span<const Instruction> together, bool may_write) {
     position_ += options.blocks(made[0]->elements);
     view = options;
   }
-  run_kernel({*instruction.op, operands, static_cast<int>(inputs), view, instruction.site, made,
+  run_kernel({*instruction.op, operands, static_cast<int>(inputs), view, instruction.caller, made,
               static_cast<int>(outputs), nullptr, instruction.part});
 }
 
@@ -379,7 +379,7 @@ void Replay::update(const Instruction& instruction, bool may_write) {
     places[i] = Access::body(made[i]);
   }
   run_kernel({*instruction.op, operands, static_cast<int>(inputs), instruction.options,
-              instruction.site, places, static_cast<int>(outputs), nullptr});
+              instruction.caller, places, static_cast<int>(outputs), nullptr});
   wrote_ |= writes;  // an update that fails has written nothing
   for (unsigned i = 0; i < outputs; ++i) {
     slot_of(values[inputs + i]) = places[i];
@@ -422,8 +422,8 @@ void Replay::user(const Instruction& instruction) {
     given[i] = Access::body(frame_->kept.back());
     given[i]->device_kind = own->device_kind;  // it may be a live number
   }
-  const CallView view{*instruction.op,     given.data(),    static_cast<int>(inputs), nullptr, 0,
-                      instruction.options, instruction.site};
+  const CallView view{*instruction.op,     given.data(),      static_cast<int>(inputs), nullptr, 0,
+                      instruction.options, instruction.caller};
   UserCall& call = user_calls_.emplace_back(UserCall{instruction.op, {}, {}});
   for (Body* body : given) call.inputs.push_back(Access::share(body));
   Tensors results;
@@ -439,7 +439,7 @@ void Replay::user(const Instruction& instruction) {
     const Value& value = plan_.tree.values[static_cast<std::size_t>(values[inputs + i])];
     if (i >= results.size() || !results[i].defined() ||
         !(Layout(*Access::body(results[i])) == value.layout))
-      fail<Error>(instruction.site, instruction.op->name, "result of its kernel",
+      fail<Error>(instruction.caller, instruction.op->name, "result of its kernel",
                   "the captured shape and dtype", "another shape or dtype");
     slot_of(values[inputs + i]) = Access::body(results[i]);
     frame_->kept.push_back(std::move(results[i]));

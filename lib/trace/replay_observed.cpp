@@ -16,7 +16,7 @@ struct Replay::ObservedCall {
             inputs.data(),
             static_cast<int>(inputs.size()),
             instruction->options,
-            instruction->site,
+            instruction->caller,
             outputs.data(),
             static_cast<int>(outputs.size()),
             updated.empty() ? nullptr : updated.data(),

@@ -37,8 +37,8 @@ class Roller {
           set_view(value(output), offsets_[static_cast<std::size_t>(output)], step.inputs[0],
                    value(step.inputs[0]));
     for (std::size_t i = 0; i < rolled_.size(); ++i)
-      if (rolled_[i].tried && !rolled_[i].step && !has_line(path_.apart, path_.loops[i].site))
-        path_.apart.push_back(path_.loops[i].site);
+      if (rolled_[i].tried && !rolled_[i].step && !has_line(path_.apart, path_.loops[i].caller))
+        path_.apart.push_back(path_.loops[i].caller);
     path_.loops.clear();
   }
 
@@ -100,7 +100,7 @@ class Roller {
   void try_to_roll(int number) {
     Rolled& rolled = rolled_[static_cast<std::size_t>(number)];
     if (std::exchange(rolled.tried, true) || part(number).gradient_of >= 0 ||
-        has_line(path_.apart, part(number).site))
+        has_line(path_.apart, part(number).caller))
       return;
     int gradient = -1;
     for (std::size_t i = 0; i < path_.loops.size(); ++i)
@@ -291,7 +291,7 @@ class Roller {
     const LoopPart& own = part(number);
     auto step = std::make_shared<Step>();
     step->op = &graph::loop_op;
-    step->site = own.site;
+    step->caller = own.caller;
     if (loop->gradient) step->inputs.push_back(count);
     for (const auto& list : {own.reads, own.state, own.arrays, read})
       step->inputs.insert(step->inputs.end(), list.begin(), list.end());

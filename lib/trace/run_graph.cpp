@@ -168,7 +168,7 @@ class Run {
       options = random;
     }
     run_kernel({*step.op, inputs.data(), static_cast<int>(inputs.size()), options,
-                step.site.file ? step.site : caller_, outputs.data(),
+                step.caller.file ? step.caller : caller_, outputs.data(),
                 static_cast<int>(outputs.size()), nullptr, step.part});
     for (std::size_t i = 0; i < made.size(); ++i)
       if (step.outputs[i] >= 0 && !here(step.outputs[i]).defined())

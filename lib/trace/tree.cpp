@@ -294,7 +294,7 @@ class Walker {
       return ++next_;
     }
     mine.op = step.op;
-    mine.site = step.site;
+    mine.caller = step.caller;
     mine.scope = step.scope;
     mine.loop = std::move(loop);
     segment().steps.push_back(std::move(mine));
@@ -331,7 +331,7 @@ class Walker {
     mine.part = step.part;
     mine.user_code = step.user_code;
     mine.options = step.options;
-    mine.site = step.site;
+    mine.caller = step.caller;
     mine.scope = step.scope;
     segment().steps.push_back(std::move(mine));
     return true;
@@ -365,7 +365,7 @@ class Walker {
     } else {
       Step question;
       question.read = step.read;
-      question.site = step.site;
+      question.caller = step.caller;
       meet_all(nullptr, {}, step.inputs, nullptr, question.inputs);
       segment().question = std::move(question);
     }

@@ -134,7 +134,7 @@ class PlanCheck {
       const int* const values = plan_.operands.data() + pass->first;
       const int output = values[pass->input_count];
       ChainedPass made{
-          pass->op->on_cpu().tiles->stages, pass->part, pass->how & pass_scalars, {}, output};
+          pass->op->on_cpu().passes->stages, pass->part, pass->how & pass_scalars, {}, output};
       for (const int* v = values; v < values + pass->input_count; ++v)
         made.inputs.push_back(
             *v < 0 || is_spread(*v) || value(*v).kind == Value::Kind::view ? *v : root(*v));

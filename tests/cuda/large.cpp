@@ -44,10 +44,10 @@ bool cpu_computes(const Op& op, Part part) {
   const Kernels& kernels = op.on_cpu();
   if (part == Part::value) return kernels.computes();
   if (kernels.has(part)) return true;
-  if (!kernels.tiles || part == Part::gradients) return false;
-  const auto& tiles = kernels.tiles->gradient;
-  return std::any_of(std::begin(tiles), std::end(tiles),
-                     [=](const auto& tile) { return tile[part == Part::gradient_1]; });
+  if (!kernels.passes || part == Part::gradients) return false;
+  const auto& passes = kernels.passes->gradient;
+  return std::any_of(std::begin(passes), std::end(passes),
+                     [=](const auto& pass) { return pass[part == Part::gradient_1]; });
 }
 /// What the CPU computes and a CUDA device does not.
 std::string missing_kernels() {

@@ -30,7 +30,7 @@ class Planter : public Observer {
     if (count++ != at_) return;
     first->as<float>()[0] = std::nanf("");
     name = call.op.name;
-    line = call.site.line;
+    line = call.caller.line;
   }
   int at_;
 };

@@ -41,7 +41,7 @@ void run(const Op& op, Part part, std::vector<const Body*> inputs, Body& output,
   Body* made = &output;
   const KernelCall call{inputs.data(), &made, nullptr, static_cast<int>(inputs.size()), 1,
                         accumulate};
-  REQUIRE(op.on(device.kind).has(part) == !(device == cpu() && op.on_cpu().tiles));
+  REQUIRE(op.on(device.kind).has(part) == !(device == cpu() && op.on_cpu().passes));
   backend_of(device.kind)->run({op, part, {}, call, device, Caller::here()});
 }
 }  // namespace

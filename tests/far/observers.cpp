@@ -76,7 +76,7 @@ TEST_CASE("a kernel that fails after its op has ended is reported at the next wa
     unsigned line = 0;
     void error(const ErrorEvent& event) override {
       EventLog::error(event);
-      line = event.site.line;
+      line = event.caller.line;
       synchronize(far);  // an observer may use the device
     }
   } log;

@@ -23,7 +23,8 @@ class NaNCheck : public Observer {
       const Body* body = call.outputs[i];
       if (!body || !is_floating(body->dtype)) continue;
       const Tensor y = contiguous_copy(*body);
-      if (!all(y - y == 0)) fail<Error>(call.site, call.op.name, what, "finite numbers", "others");
+      if (!all(y - y == 0))
+        fail<Error>(call.caller, call.op.name, what, "finite numbers", "others");
     }
   }
 };

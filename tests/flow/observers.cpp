@@ -77,7 +77,7 @@ TEST_CASE("an error is reported, and an op that fails has no end") {
     unsigned line = 0;
     void error(const ErrorEvent& event) override {
       text = event.error.what();
-      line = event.site.line;
+      line = event.caller.line;
       throw std::runtime_error("dropped");
     }
   } reader;

@@ -11,7 +11,7 @@
 
 namespace reel::tests {
 namespace {
-constexpr Caller site{"/home/user/program.cpp", 7};
+constexpr Caller caller{"/home/user/program.cpp", 7};
 std::string text_of(Caller caller, std::string_view op, std::string_view argument,
                     std::string_view expected, std::string_view got, std::string_view advice = "") {
   try {
@@ -33,7 +33,7 @@ std::string cut(const std::string& text, std::size_t limit) {
 }  // namespace
 
 TEST_CASE("an error names the line, the op, the argument, and what was wrong") {
-  CHECK(text_of(site, "matmul", "a", "a matrix", "rank 1") ==
+  CHECK(text_of(caller, "matmul", "a", "a matrix", "rank 1") ==
         "program.cpp:7: matmul: a: expected a matrix, got rank 1\n  at /home/user/program.cpp:7");
   CHECK(text_of({"program.cpp", 12}, "matmul", "", "a matrix", "rank 1", "Reshape it.") ==
         "program.cpp:12: matmul: expected a matrix, got rank 1\n  Reshape it.\n  at "
@@ -94,7 +94,7 @@ TEST_CASE("an error names each argument, by its place") {
 
 TEST_CASE("an error names the user's function, and the op inside it") {
   {
-    const CallerScope scope(site, "Linear");
+    const CallerScope scope(caller, "Linear");
     CHECK(text_of({"other.cpp", 3}, "matmul", "a", "x", "y").substr(0, 52) ==
           "program.cpp:7: Linear: a of matmul: expected x, got ");
     CHECK(text_of({}, "matmul", "", "x", "y").substr(0, 48) ==
@@ -111,7 +111,7 @@ TEST_CASE("an error names the user's function, and the op inside it") {
           "program.cpp:7: Linear: memory: expected some for the call, got none from the system");
   }
   {
-    const FunctionScope outer(site, "layer_norm");
+    const FunctionScope outer(caller, "layer_norm");
     {
       const FunctionScope inner({"inner.cpp", 1}, "mean");
       CHECK(text_of({}, "sum", "x", "p", "q").substr(0, 31) == "program.cpp:7: layer_norm: x: e");
@@ -122,7 +122,7 @@ TEST_CASE("an error names the user's function, and the op inside it") {
     CHECK(text_of({}, "sum", "x", "p", "q").substr(0, 30) == "program.cpp:7: LayerNorm: x: e");
   }
   {
-    const CallerScope scope(site, "SumPool");  // another name that begins like that of the op
+    const CallerScope scope(caller, "SumPool");  // another name that begins like that of the op
     CHECK(text_of({}, "sum", "x", "p", "q").substr(0, 28) == "program.cpp:7: SumPool: x of");
   }
   CHECK(text_of({}, "sum", "x", "p", "q") == "sum: x: expected p, got q");
@@ -160,7 +160,7 @@ TEST_CASE("a text is not cut inside a letter") {
   for (std::size_t before = 0; before < 5; ++before) {
     const std::string op = std::string(before, 'o') + "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80" +
                            std::string(8, 'p') + "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac";
-    const std::string text = text_of(site, op, "x", std::string(200, 'e'), "y");
+    const std::string text = text_of(caller, op, "x", std::string(200, 'e'), "y");
     const std::string name = text.substr(15, text.find("...") - 15);
     INFO(text);
     REQUIRE(text.find("...") != text.npos);
@@ -171,12 +171,13 @@ TEST_CASE("a text is not cut inside a letter") {
     CHECK((static_cast<unsigned char>(op[name.size()]) & 0xc0) != 0x80);
   }
   // A text that has only continuation bytes becomes empty.
-  const std::string text = text_of(site, std::string(60, '\x80'), "x", std::string(200, 'e'), "y");
+  const std::string text =
+      text_of(caller, std::string(60, '\x80'), "x", std::string(200, 'e'), "y");
   CHECK(text.substr(0, 19) == "program.cpp:7: ...:");
 }
 
 TEST_CASE("a MemoryError has its text without asking for memory") {
-  CHECK(memory_text(site, "add") ==
+  CHECK(memory_text(caller, "add") ==
         "program.cpp:7: add: memory: expected some for the call, got none from the system");
   CHECK(memory_text({}, "add") ==
         "add: memory: expected some for the call, got none from the system");
@@ -186,7 +187,7 @@ TEST_CASE("a MemoryError has its text without asking for memory") {
         std::string(60, 'p') + ":9: " + std::string(50, 'n') +
             ": memory: expected some for the call, got none from the system");
   try {
-    fail<MemoryError>(site, "add", "x", "p", "q", "");
+    fail<MemoryError>(caller, "add", "x", "p", "q", "");
   } catch (const MemoryError& error) {
     CHECK(std::string(error.what()).substr(0, 30) == "program.cpp:7: add: x: expecte");
   }

@@ -55,7 +55,7 @@ TEST_CASE("a graph has names, shapes and steps", "[cpu][graph]") {
   CHECK(nodes[0].inputs == std::vector<std::string>{"argument 0", "argument 1"});
   CHECK(nodes[0].outputs == std::vector<std::string>{"product"});
   CHECK(nodes[0].shapes.at(0) == Shape{2});
-  has(nodes[0].site, "graph.cpp:");
+  has(nodes[0].caller, "graph.cpp:");
 }
 
 TEST_CASE("a graph has Variables, scopes, gradients and updates", "[cpu][graph]") {

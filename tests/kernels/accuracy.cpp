@@ -176,8 +176,8 @@ void run(const InstructionSet& set, const char* op, const std::vector<T>& x, std
   const T number = static_cast<T>(second);
   const void* inputs[] = {x.data(), &number};
   y.resize(x.size());
-  find_tiles(set, op)->value[static_cast<int>(dtype_of<T>())](static_cast<std::int64_t>(x.size()),
-                                                              inputs, 2, y.data());
+  find_passes(set, op)->value[static_cast<int>(dtype_of<T>())](static_cast<std::int64_t>(x.size()),
+                                                               inputs, 2, y.data());
 }
 
 /// The largest error so far, and its argument.

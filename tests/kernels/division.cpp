@@ -25,8 +25,8 @@ void check_division(const InstructionSet& set) {
   }
   const auto run = [&](const char* op, std::vector<T>& out) {
     const void* inputs[] = {x.data(), y.data()};
-    find_tiles(set, op)->value[static_cast<int>(dtype_of<T>())](static_cast<std::int64_t>(n),
-                                                                inputs, 0, out.data());
+    find_passes(set, op)->value[static_cast<int>(dtype_of<T>())](static_cast<std::int64_t>(n),
+                                                                 inputs, 0, out.data());
   };
   run("floor_divide", whole);
   run("remainder", rest);

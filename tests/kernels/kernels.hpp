@@ -54,10 +54,10 @@ struct Array {
 };
 
 using kernels::InstructionSet;
-inline const Tiles* find_tiles(const InstructionSet& set, std::string_view op) {
+inline const Passes* find_passes(const InstructionSet& set, std::string_view op) {
   for (auto* family = set.families; *family; ++family)
-    for (auto* entry = (*family)->tiles; entry && entry->op; ++entry)
-      if (entry->op == op) return entry->tiles;
+    for (auto* entry = (*family)->passes; entry && entry->op; ++entry)
+      if (entry->op == op) return entry->passes;
   return nullptr;
 }
 /// Finds a kernel by its name: "softmax", "softmax.d".

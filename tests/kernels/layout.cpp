@@ -76,14 +76,14 @@ void check_cast(const InstructionSet& set, const std::vector<From>& from,
     CHECK(static_cast<To>(stepped[i]) == expected[static_cast<std::size_t>(i)]);
 }
 template <class T>
-Tile tile_of(const InstructionSet& set, const char* op) {
-  return find_tiles(set, op)->value[static_cast<int>(dtype_of<T>())];
+PassFunction function_of(const InstructionSet& set, const char* op) {
+  return find_passes(set, op)->value[static_cast<int>(dtype_of<T>())];
 }
 /// The sum of two rows, stored past the caches at every offset from a cache line.
 template <class T>
 void check_streamed(const InstructionSet& set) {
   constexpr std::int64_t space = 16;  // elements before the row
-  const Tile add = tile_of<T>(set, "add");
+  const PassFunction add = function_of<T>(set, "add");
   for (std::int64_t start = space; start < 2 * space; ++start)
     for (const std::int64_t n : {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100}) {
       Array<T> x({n}), y({n}), out({n + 3 * space}, T(-1));
@@ -140,7 +140,8 @@ TEST_CASE("casts saturate, cut towards zero and take NaN for 0") {
 TEST_CASE("where takes the one or the other") {
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
-    const Tile tile = find_tiles(set, "where")->value[static_cast<int>(DType::float32)];
+    const PassFunction function =
+        find_passes(set, "where")->value[static_cast<int>(DType::float32)];
     for (std::int64_t n : {0, 1, 7, 64, 100})
       for (unsigned scalars = 0; scalars < 8; ++scalars) {
         Array<bool> condition({n + 1});
@@ -151,7 +152,7 @@ TEST_CASE("where takes the one or the other") {
           y[i] = static_cast<float>(-i);
         }
         const void* inputs[] = {condition.body.data, x.body.data, y.body.data};
-        tile(n, inputs, scalars, out.body.data);
+        function(n, inputs, scalars, out.body.data);
         for (std::int64_t i = 0; i < n; ++i) {
           const float expected =
               condition[scalars & 1 ? 0 : i] ? x[scalars & 2 ? 0 : i] : y[scalars & 4 ? 0 : i];

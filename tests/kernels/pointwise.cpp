@@ -25,21 +25,21 @@ void check_values(const Formula<T>& f, const InstructionSet& set, double toleran
 void check_bits(const Formula<float>& f) {
   for_each_set([&](const InstructionSet& set) {
     INFO(f.name << " on " << set.name);
-    const Tile tile = f.tile(set);
+    const PassFunction function = f.function(set);
     constexpr std::int64_t n = 203;
     Array<float> x({n}, f.inputs(0, n, 3)), y({n}, f.inputs(1, n, 4)), out({n});
     const void* inputs[] = {x.body.data, y.body.data};
-    tile(n, inputs, 0, out.body.data);
+    function(n, inputs, 0, out.body.data);
     bool same = true;
     for (std::int64_t i = 0; i < n; ++i) {
       const void* one[] = {&x[i], &y[i]};
       float alone = 0;
-      tile(1, one, 0, &alone);
+      function(1, one, 0, &alone);
       if (f.any_nan && std::isnan(alone) && std::isnan(out[i])) continue;
       same &= std::memcmp(&alone, &out[i], sizeof alone) == 0;
     }
     CHECK(same);
-    tile(n, inputs, 0, x.body.data);
+    function(n, inputs, 0, x.body.data);
     CHECK(std::memcmp(x.body.data, out.body.data, n * sizeof(float)) == 0);
   });
 }
@@ -63,17 +63,17 @@ void check_special(const Formula<T>& f, const InstructionSet& set) {
                        -inf,
                        std::numeric_limits<T>::max(),
                        std::numeric_limits<T>::lowest()};
-  const Tile tile = f.tile(set);
+  const PassFunction function = f.function(set);
   std::vector<T> x(n, T(1.5)), y(n, T(1.5)), out(n);
   const void* inputs[] = {x.data(), y.data()};
-  tile(n, inputs, 0, out.data());
+  function(n, inputs, 0, out.data());
   const T plain = out[0];
   for (std::size_t at = 0; at < n; ++at)
     for (const T a : special)
       for (const T b : special) {
         x[at] = a;
         y[at] = b;
-        tile(n, inputs, 0, out.data());
+        function(n, inputs, 0, out.data());
         const double exact = f.exact(static_cast<double>(a), static_cast<double>(b));
         const bool right = ulps(out[at], exact) <= (f.rough ? 4 : 2.5) &&
                            (std::isnan(exact) || std::signbit(out[at]) == std::signbit(exact));
@@ -89,7 +89,7 @@ void check_special(const Formula<T>& f, const InstructionSet& set) {
 }
 /// A number as an input, and stores past the caches, give the bits of a plain pass over arrays.
 template <class T>
-void check_how(std::string_view op, Tile tile, unsigned inputs, unsigned flags) {
+void check_how(std::string_view op, PassFunction function, unsigned inputs, unsigned flags) {
   constexpr std::int64_t most = 2100, size = sizeof(T);
   for (const std::int64_t n : {1, 2, 7, 16, 67, 1024, 2100})
     for (unsigned scalars = 0; scalars < 1u << inputs; ++scalars) {
@@ -110,21 +110,21 @@ void check_how(std::string_view op, Tile tile, unsigned inputs, unsigned flags) 
       alignas(64) T out[before + most + 1], right[before + most + 1];
       std::fill(std::begin(out), std::end(out), T(3));
       std::copy(std::begin(out), std::end(out), right);
-      tile(n, from, scalars | flags, out + before);
-      tile(n, arrays, flags & pass_adds, right + before);
+      function(n, from, scalars | flags, out + before);
+      function(n, arrays, flags & pass_adds, right + before);
       if (std::memcmp(out, right, sizeof out) != 0)
         FAIL(op << ": " << n << " elements, scalars " << scalars << ", flags " << flags);
     }
 }
 template <class T>
-void check_how(const kernels::NamedTiles& op) {
+void check_how(const kernels::NamedPasses& op) {
   const std::string_view name = op.op;
   const auto dtype = static_cast<int>(dtype_of<T>());
   for (const unsigned flags : {0u, pass_streams})
-    if (const Tile value = op.tiles->value[dtype])
+    if (const PassFunction value = op.passes->value[dtype])
       check_how<T>(name, value, name == "lerp" || name == "where" ? 3 : 2, flags);
   for (const unsigned flags : {0u, pass_streams, pass_adds})
-    for (const Tile gradient : op.tiles->gradient[dtype])
+    for (const PassFunction gradient : op.passes->gradient[dtype])
       if (gradient) check_how<T>(name, gradient, 4, flags);
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("every pass is tested here, but those of lerp and where") {
   add_names(names, CompareFormulas());
   for_each_set([&](const InstructionSet& set) {
     for (auto* family = set.families; *family; ++family)
-      for (auto* entry = (*family)->tiles; entry && entry->op; ++entry) {
+      for (auto* entry = (*family)->passes; entry && entry->op; ++entry) {
         INFO(entry->op << " on " << set.name);
         CHECK(names.contains(entry->op));
       }
@@ -165,7 +165,7 @@ TEST_CASE("a pass with numbers or past the caches has the bits of a pass over ar
   for_each_set([](const InstructionSet& set) {
     INFO(set.name);
     for (auto* family = set.families; *family; ++family)
-      for (auto* op = (*family)->tiles; op && op->op; ++op) {
+      for (auto* op = (*family)->passes; op && op->op; ++op) {
         check_how<float>(*op);
         check_how<double>(*op);
       }

@@ -125,8 +125,8 @@ struct Formula {
   T (*value)(T x, T y);
   double (*exact)(double x, double y);
 
-  Tile tile(const InstructionSet& set) const {
-    return find_tiles(set, name)->value[static_cast<int>(dtype_of<T>())];
+  PassFunction function(const InstructionSet& set) const {
+    return find_passes(set, name)->value[static_cast<int>(dtype_of<T>())];
   }
   std::vector<T> inputs(int number, std::size_t n, unsigned seed) const {
     std::vector<T> values = operands<T>(n, seed);
@@ -174,15 +174,15 @@ std::vector<Formula<T>> formulas_for(List<F...>) {
 /// i).
 template <class Out, class T, class Check>
 void for_each_result(const Formula<T>& f, const InstructionSet& set, const Check& check) {
-  const Tile tile = f.tile(set);
-  REQUIRE(tile);
+  const PassFunction function = f.function(set);
+  REQUIRE(function);
   for (const std::int64_t n : counts)
     for (unsigned scalars = 0; scalars < (f.binary ? 4u : 2u); ++scalars) {
       const auto count = static_cast<std::size_t>(n + 1);
       Array<T> x({n + 1}, f.inputs(0, count, 1)), y({n + 1}, f.inputs(1, count, 2));
       Array<Out> out({n + 1}, Out(1));
       const void* inputs[] = {x.body.data, y.body.data};
-      tile(n, inputs, scalars, out.body.data);
+      function(n, inputs, scalars, out.body.data);
       for (std::int64_t i = 0; i < n; ++i)
         check(x[scalars & 1 ? 0 : i], y[scalars & 2 ? 0 : i], out[i]);
       CHECK(out[n] == Out(1));  // nothing is written behind the end

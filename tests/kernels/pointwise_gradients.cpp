@@ -37,13 +37,13 @@ template <class T>
 void check_gradient(const Formula<T>& f, int input, Gradient<T> gradient,
                     const InstructionSet& set) {
   INFO("gradient " << input << " of " << f.name << " on " << set.name);
-  const Tiles* const tiles = find_tiles(set, f.name);
+  const Passes* const passes = find_passes(set, f.name);
   if (!gradient) {
-    for (const auto& none : tiles->gradient) CHECK(!none[input]);
+    for (const auto& none : passes->gradient) CHECK(!none[input]);
     return;
   }
-  const Tile tile = tiles->gradient[static_cast<int>(dtype_of<T>())][input];
-  REQUIRE(tile);
+  const PassFunction function = passes->gradient[static_cast<int>(dtype_of<T>())][input];
+  REQUIRE(function);
   const double tolerance = f.name == Power::name || f.rough ? 8 : 0;
   for (const std::int64_t n : counts)
     for (unsigned run = 0; run < 32; ++run) {
@@ -60,7 +60,7 @@ void check_gradient(const Formula<T>& f, int input, Gradient<T> gradient,
       };
       const bool adds = run >> 4;
       std::vector<T> out(static_cast<std::size_t>(n + 1), T(3));
-      tile(n, from, (run & 15) | (adds ? pass_adds : 0), out.data());
+      function(n, from, (run & 15) | (adds ? pass_adds : 0), out.data());
       for (std::int64_t i = 0; i < n; ++i) {
         const Values<T> g{{at(0, i), at(1, i), at(2, i), at(3, i)}};
         const T dx = gradient(g), exact = adds ? T(3) + dx : dx;

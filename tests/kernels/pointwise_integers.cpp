@@ -50,12 +50,13 @@ void check_remainder(const InstructionSet& set) {
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
   std::vector<T> values = {least, static_cast<T>(least + 1), 0, 1, 2, 7, 100, 254, most};
   if (std::is_signed_v<T>) values.insert(values.end(), {static_cast<T>(-1), static_cast<T>(-7)});
-  const Tile tile = find_tiles(set, "remainder")->value[static_cast<int>(dtype_of<T>())];
+  const PassFunction function =
+      find_passes(set, "remainder")->value[static_cast<int>(dtype_of<T>())];
   for (const T x : values)
     for (const T y : values) {
       T got = 5;
       const void* inputs[] = {&x, &y};
-      tile(1, inputs, 0, &got);
+      function(1, inputs, 0, &got);
       const std::int64_t a = x, b = y, rest = b == 0 || b == -1 ? 0 : a % b;
       INFO(a << " % " << b);
       CHECK(got == static_cast<T>(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest));
@@ -65,15 +66,15 @@ void check_remainder(const InstructionSet& set) {
 /// Compares the order of X and Y, one of which is an integer, with long double, which holds both.
 template <class X, class Y>
 void check_order(const InstructionSet& set) {
-  const Tile tile = find_tiles(set, "order")->value[static_cast<int>(dtype_of<X>())];
-  REQUIRE(tile);
+  const PassFunction function = find_passes(set, "order")->value[static_cast<int>(dtype_of<X>())];
+  REQUIRE(function);
   for (const std::int64_t n : counts)
     for (unsigned scalars = 0; scalars < 4; ++scalars) {
       std::vector<X> x = operands<X>(static_cast<std::size_t>(n + 1), 1);
       std::vector<Y> y = operands<Y>(static_cast<std::size_t>(n + 1), 2);
       std::vector<float> out(static_cast<std::size_t>(n + 1), 5);
       const void* inputs[] = {x.data(), y.data()};
-      tile(n, inputs, scalars, out.data());
+      function(n, inputs, scalars, out.data());
       bool right = out.back() == 5;
       for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         const auto a = static_cast<long double>(x[scalars & 1 ? 0 : i]),
@@ -88,7 +89,7 @@ void check_order(const InstructionSet& set) {
 /// One exponent for all elements, as a number and as a row, beside std::pow in long double.
 template <class T>
 void check_powers(const InstructionSet& set, T exponent) {
-  const Tile tile = find_tiles(set, "power")->value[static_cast<int>(dtype_of<T>())];
+  const PassFunction function = find_passes(set, "power")->value[static_cast<int>(dtype_of<T>())];
   using Limits = std::numeric_limits<T>;
   for (const std::int64_t n : counts) {
     std::vector<T> x = operands<T>(static_cast<std::size_t>(n + 1), 1);
@@ -97,8 +98,8 @@ void check_powers(const InstructionSet& set, T exponent) {
     const std::vector<T> y(x.size(), exponent);
     std::vector<T> out(x.size(), T(7)), of_row(x.size(), T(7));
     const void* inputs[] = {x.data(), y.data()};
-    tile(n, inputs, 2, out.data());
-    tile(n, inputs, 0, of_row.data());
+    function(n, inputs, 2, out.data());
+    function(n, inputs, 0, of_row.data());
     CHECK(std::memcmp(out.data(), of_row.data(), out.size() * sizeof(T)) == 0);
     CHECK(out.back() == T(7));
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {

@@ -206,7 +206,7 @@ TEST_CASE("products add a row, a column, a number or a matrix", "[products]") {
 TEST_CASE("an activation is applied once to each element of a product, to the whole sum",
           "[products]") {
   for_each_set([](const InstructionSet& set) {
-    const Tile tanh = find_tiles(set, "tanh")->value[static_cast<int>(DType::float32)];
+    const PassFunction tanh = find_passes(set, "tanh")->value[static_cast<int>(DType::float32)];
     const ActivationOptions options{Activation::tanh};
     std::mt19937 random(11);
     for (const auto& [n, m, k] : turning_points)

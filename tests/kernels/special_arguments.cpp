@@ -12,8 +12,8 @@
 namespace reel::tests {
 namespace {
 template <class T>
-Tile tile_of(const InstructionSet& set, const char* op) {
-  return find_tiles(set, op)->value[static_cast<int>(dtype_of<T>())];
+PassFunction function_of(const InstructionSet& set, const char* op) {
+  return find_passes(set, op)->value[static_cast<int>(dtype_of<T>())];
 }
 template <class T>
 void check_easy_powers(const InstructionSet& set) {
@@ -27,7 +27,7 @@ void check_easy_powers(const InstructionSet& set) {
                           {-1, [](T x) { return 1 / x; }},
                           {0.5, [](T x) { return std::sqrt(x); }},
                           {-0.5, [](T x) { return 1 / std::sqrt(x); }}};
-  const Tile power = tile_of<T>(set, "power");
+  const PassFunction power = function_of<T>(set, "power");
   std::mt19937 random(3);
   std::vector<T> x(2003);
   for (T& value : x) value = std::uniform_real_distribution<T>(T(0.1), T(9))(random);
@@ -61,7 +61,7 @@ TEST_CASE("log2 of subnormal numbers of float64") {
   for_each_set([&](const InstructionSet& set) {
     std::vector<double> y(x.size());
     const void* inputs[] = {x.data()};
-    tile_of<double>(set, "log2")(static_cast<std::int64_t>(x.size()), inputs, 0, y.data());
+    function_of<double>(set, "log2")(static_cast<std::int64_t>(x.size()), inputs, 0, y.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       INFO(set.name << ": " << x[i]);
       CHECK(std::abs(y[i] - std::log2(x[i])) <= 1e-11);
@@ -96,7 +96,8 @@ TEST_CASE("sine, cosine and tangent next to their roots, and where the C library
     for (const Function& function : functions) {
       std::vector<double> y(x.size());
       const void* inputs[] = {x.data()};
-      tile_of<double>(set, function.op)(static_cast<std::int64_t>(x.size()), inputs, 0, y.data());
+      function_of<double>(set, function.op)(static_cast<std::int64_t>(x.size()), inputs, 0,
+                                            y.data());
       double worst = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
         const double exact = function.exact(x[i]);
@@ -106,8 +107,8 @@ TEST_CASE("sine, cosine and tangent next to their roots, and where the C library
       CHECK(worst <= 4 * std::numeric_limits<double>::epsilon());
       std::vector<float> y_narrow(narrow.size());
       const void* narrow_inputs[] = {narrow.data()};
-      tile_of<float>(set, function.op)(static_cast<std::int64_t>(narrow.size()), narrow_inputs, 0,
-                                       y_narrow.data());
+      function_of<float>(set, function.op)(static_cast<std::int64_t>(narrow.size()), narrow_inputs,
+                                           0, y_narrow.data());
       double worst_narrow = 0;
       for (std::size_t i = 0; i < narrow.size(); ++i) {
         const double exact = function.exact(static_cast<double>(narrow[i]));
@@ -122,7 +123,7 @@ TEST_CASE("sine, cosine and tangent next to their roots, and where the C library
           const float pair[] = {value, i == 0 ? 1.f : i == 1 ? 50'000.f : 1e30f};
           const void* both[] = {pair};
           float out[2];
-          tile_of<float>(set, function.op)(2, both, 0, out);
+          function_of<float>(set, function.op)(2, both, 0, out);
           std::memcpy(&bits[i], out, 4);
         }
         CHECK(bits[0] == bits[1]);

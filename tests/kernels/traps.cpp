@@ -26,7 +26,7 @@ std::vector<T> clean(std::int64_t n, int turn, Range range) {
 
 /// The exceptions of a pass as text, for each length and each choice of scalar inputs.
 template <class T>
-std::string raised(Tile tile, int inputs, unsigned flags, Range range) {
+std::string raised(PassFunction function, int inputs, unsigned flags, Range range) {
   for (std::int64_t n = 1; n <= 67; ++n)
     for (unsigned scalars = 0; scalars < 1u << inputs; ++scalars) {
       std::vector<T> values[4], out = clean<T>(n, 4, range);
@@ -36,7 +36,7 @@ std::string raised(Tile tile, int inputs, unsigned flags, Range range) {
         from[k] = values[k].data();
       }
       std::feclearexcept(FE_ALL_EXCEPT);
-      tile(n, from, scalars | flags, out.data());
+      function(n, from, scalars | flags, out.data());
       const int found = std::fetestexcept(trapped);
       if (found)
         return std::string(found & FE_DIVBYZERO ? "division by zero " : "") +
@@ -47,20 +47,20 @@ std::string raised(Tile tile, int inputs, unsigned flags, Range range) {
 }
 
 template <class T>
-void check_op(const kernels::NamedTiles& op) {
+void check_op(const kernels::NamedPasses& op) {
   const auto dtype = static_cast<int>(dtype_of<T>());
   const std::string_view name = op.op;
   const Range range = name == "acos" || name == "asin" ? Range{-0.75, 1.5}
                       : name == "acosh"                ? Range{1.25, 1.5}
                       : name == "binary_cross_entropy" ? Range{0.1, 0.85}
                                                        : Range{0.5, 1.5};
-  if (const Tile value = op.tiles->value[dtype]) {
+  if (const PassFunction value = op.passes->value[dtype]) {
     INFO("value");
     // `where` reads its condition as bytes, and computes nothing.
     if (name != "where") CHECK(raised<T>(value, name == "lerp" ? 3 : 2, 0, range) == "");
   }
   for (int input = 0; input < 2; ++input)
-    if (const Tile gradient = op.tiles->gradient[dtype][input]) {
+    if (const PassFunction gradient = op.passes->gradient[dtype][input]) {
       INFO("gradient of input " << input);
       CHECK(raised<T>(gradient, 4, 0, range) == "");
       CHECK(raised<T>(gradient, 4, pass_adds, range) == "");
@@ -71,7 +71,7 @@ void check_op(const kernels::NamedTiles& op) {
 TEST_CASE("pointwise passes raise no exception behind the last element") {
   for_each_set([](const InstructionSet& set) {
     for (auto* family = set.families; *family; ++family)
-      for (auto* op = (*family)->tiles; op && op->op; ++op) {
+      for (auto* op = (*family)->passes; op && op->op; ++op) {
         INFO(op->op << " on " << set.name);
         check_op<float>(*op);
         check_op<double>(*op);

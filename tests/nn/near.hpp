@@ -71,8 +71,9 @@ std::string message(F f, Caller caller = Caller::here()) {
     const std::string text = error.what();
     for (unsigned line : {caller.line, caller.line + 1, caller.line - 1}) {
       const std::string file = caller.file;
-      const std::string site = file.substr(file.rfind('/') + 1) + ":" + std::to_string(line) + ": ";
-      if (text.starts_with(site)) return text.substr(site.size());
+      const std::string caller =
+          file.substr(file.rfind('/') + 1) + ":" + std::to_string(line) + ": ";
+      if (text.starts_with(caller)) return text.substr(caller.size());
     }
     FAIL("not the line of the user: " << text);
   }

@@ -94,14 +94,14 @@ class Arena {
 struct LateError {
   std::exception_ptr error;
   std::string_view op = {};
-  Caller site = {};
+  Caller caller = {};
 
   /// Throws it on the thread that waits, whose interceptors and observers are notified first.
   [[noreturn]] void raise() const try {
     std::rethrow_exception(error);
   } catch (const std::exception& found) {
     tell_interceptors("it catches an error of the library");
-    tell_error(found, op, site);
+    tell_error(found, op, caller);
     throw;
   }
 };
@@ -113,8 +113,8 @@ class KeptCall {
       : op_(call.op),
         part_(call.part),
         options_(call.options.type),
-        site_(call.site),
-        site_name_(Context::here().site_name),
+        caller_(call.caller),
+        layer_name_(Context::here().layer_name),
         function_(Context::here().function) {
     for (int i = 0; i < call.kernel.input_count; ++i)
       inputs_.push_back(keep(call.kernel.inputs[i], arena));
@@ -132,7 +132,7 @@ class KeptCall {
   }
   void operator()() try {
     Context& context = Context::here();  // errors name the line and the op of the user's call
-    context.site_name = site_name_;
+    context.layer_name = layer_name_;
     context.function = function_;
     const KernelCall call{inputs_.data(),
                           outputs_.data(),
@@ -141,10 +141,10 @@ class KeptCall {
                           static_cast<int>(outputs_.size()),
                           accumulate_};
     backend_of(Device::Kind::cpu)
-        ->run({op_, part_, {options_, memory_.data()}, call, cpu(), site_});
+        ->run({op_, part_, {options_, memory_.data()}, call, cpu(), caller_});
   } catch (const std::exception&) {
     if (op_.updates) keep_values();
-    throw LateError{std::current_exception(), op_.name, site_};
+    throw LateError{std::current_exception(), op_.name, caller_};
   }
 
  private:
@@ -169,8 +169,8 @@ class KeptCall {
   Part part_;
   unsigned accumulate_;
   const OptionsType* options_;
-  Caller site_;
-  std::string_view site_name_, function_;
+  Caller caller_;
+  std::string_view layer_name_, function_;
   std::pmr::deque<Body> bodies_{&queue_memory()};
   Queued<const Body*> inputs_{&queue_memory()};
   Queued<Body*> outputs_{&queue_memory()};

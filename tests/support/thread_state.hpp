@@ -28,7 +28,7 @@ struct ThreadState {
   std::uint8_t mode;
   bool training;
   Device device;
-  const char* site;
+  const char* caller;
   std::string_view name, function;
   const void *interceptors, *observers, *generator, *device_scopes;
   std::uint64_t alive, active;
@@ -38,9 +38,10 @@ struct ThreadState {
 inline ThreadState state() {
   const Context& context = Context::here();
   const MemoryStatistics memory = memory_statistics();
-  return {context.mode,        context.training,      context.device,       context.site.file,
-          context.site_name,   context.function,      context.interceptors, context.observers,
-          context.generator,   context.device_scopes, context.reel->alive,  context.reel->active,
-          memory.live_tensors, memory.live_records,   memory.live_bytes};
+  return {
+      context.mode,        context.training,      context.device,       context.outer_caller.file,
+      context.layer_name,  context.function,      context.interceptors, context.observers,
+      context.generator,   context.device_scopes, context.reel->alive,  context.reel->active,
+      memory.live_tensors, memory.live_records,   memory.live_bytes};
 }
 }  // namespace reel::tests

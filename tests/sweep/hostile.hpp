@@ -33,11 +33,12 @@ inline bool is_inner(std::string_view name) {
 /// Checks that the message names `op`. If `op` is empty, it must name an op that users may call.
 inline void check_message(const std::string& message, std::string_view op, unsigned line) {
   const std::string first = message.substr(0, message.find('\n'));
-  const std::string site = "errors.cpp:" + std::to_string(line) + ": ";
+  const std::string caller = "errors.cpp:" + std::to_string(line) + ": ";
   INFO(message);
   CHECK(first.size() <= 200);
-  CHECK(first.substr(0, site.size()) == site);
-  const std::string name = first.substr(site.size(), first.find(": ", site.size()) - site.size());
+  CHECK(first.substr(0, caller.size()) == caller);
+  const std::string name =
+      first.substr(caller.size(), first.find(": ", caller.size()) - caller.size());
   CHECK((op.empty() ? !is_inner(name) : first.find(op) != std::string::npos));
   CHECK(first.find("expected ") != std::string::npos);
   CHECK(first.find(", got ") != std::string::npos);

@@ -15,7 +15,7 @@ constexpr Fault kernel_faults[] = {Fault::negated, Fault::scaled, Fault::shifted
 struct Planted {
   Fault fault = Fault::negated;
   int output = 0;
-  Tile tile = nullptr;
+  PassFunction function = nullptr;
   Kernel kernel = nullptr;
   GradientRule rule = nullptr;
 } planted;
@@ -34,14 +34,14 @@ void spoil(std::vector<double>& right, double* output, bool accumulate) {
   }
 }
 
-void wrong_tile(std::int64_t n, const void* const* values, unsigned how, void* output) {
+void wrong_pass(std::int64_t n, const void* const* values, unsigned how, void* output) {
   std::vector<double> right(static_cast<std::size_t>(n));
   const void* given[] = {values[0], values[1], values[2], values[3]};
   if (planted.fault == Fault::swapped) {
     std::swap(given[1], given[2]);
     how = (how & ~6u) | (how & 2) << 1 | (how & 4) >> 1;
   }
-  planted.tile(n, given, how & ~pass_adds, right.data());
+  planted.function(n, given, how & ~pass_adds, right.data());
   spoil(right, static_cast<double*>(output), how & pass_adds);
 }
 
@@ -92,27 +92,28 @@ void expect_found(const Cases& cases, const Op& op, const std::string& what, Tal
   tally.unseen.push_back(std::string(op.name) + ": " + what);
 }
 
-void plant_tiles(const Cases& cases, Op& op, Tally& tally) {
-  const Tiles* right = op.on_cpu().tiles;
+void plant_passes(const Cases& cases, Op& op, Tally& tally) {
+  const Passes* right = op.on_cpu().passes;
   const int type = static_cast<int>(DType::float64);
   for (int i = 0; i < std::min(op.arity, 2); ++i) {
-    // An op that passes dy on unchanged calls no tile.
+    // An op that passes dy on unchanged calls no function.
     if (!right->gradient[type][i] || op.gradient.passes >> i & 1) continue;
-    planted.tile = right->gradient[type][i];
-    Tiles wrong = *right;
-    wrong.gradient[type][i] = wrong_tile;
-    op.on_cpu().tiles = &wrong;
+    planted.function = right->gradient[type][i];
+    Passes wrong = *right;
+    wrong.gradient[type][i] = wrong_pass;
+    op.on_cpu().passes = &wrong;
     const bool both = (op.gradient.needs.of[i] & 3) == 3 && op.arity == 2;
     for (Fault fault : kernel_faults) {
       planted.fault = fault;
       expect_found(
           cases, op,
-          "tile " + std::to_string(i) + ", fault " + std::to_string(static_cast<int>(fault)),
+          "function " + std::to_string(i) + ", fault " + std::to_string(static_cast<int>(fault)),
           tally);
     }
     planted.fault = Fault::swapped;
-    if (both) expect_found(cases, op, "tile " + std::to_string(i) + ", operands swapped", tally);
-    op.on_cpu().tiles = right;
+    if (both)
+      expect_found(cases, op, "function " + std::to_string(i) + ", operands swapped", tally);
+    op.on_cpu().passes = right;
   }
 }
 
@@ -165,7 +166,7 @@ TEST_CASE("planted wrong gradients are found", "[cpu]") {
   Tally tally;
   for (Op* op : library_ops()) {
     if (!op->gradient.differentiable || op->updates) continue;
-    if (op->on_cpu().tiles) plant_tiles(cases, *op, tally);
+    if (op->on_cpu().passes) plant_passes(cases, *op, tally);
     if (op->on_cpu().has(Part::gradients)) plant_kernel(cases, *op, tally);
     plant_rules(cases, *op, tally);
   }

@@ -141,15 +141,15 @@ TEST_CASE("the thread on which a scope ends keeps its own", "[threads]") {
     CHECK(equal(w.value(), full({2}, 7.0)));
     CHECK_THROWS_AS(log(tensor({0.0f})), Error);
     CHECK(current_generator().seed() == 6);
-    CHECK(std::string(Context::here().site.file) == "here.cpp");
-    CHECK(Context::here().site_name == "Here");
+    CHECK(std::string(Context::here().outer_caller.file) == "here.cpp");
+    CHECK(Context::here().layer_name == "Here");
   });
   CHECK(training());
   CHECK(equal(w.value(), zeros({2})));
   CHECK(Context::here().generator == nullptr);
   CHECK(Context::here().redirects == nullptr);
-  CHECK(Context::here().site.file == nullptr);
-  CHECK(Context::here().site_name.empty());
+  CHECK(Context::here().outer_caller.file == nullptr);
+  CHECK(Context::here().layer_name.empty());
 }
 
 TEST_CASE("scopes and tapes may end after their thread, on one whose memory is the same",
