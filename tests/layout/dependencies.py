@@ -284,7 +284,8 @@ def objects_of(build):
     found = {}
     for command in json.loads((build / "compile_commands.json").read_text()):
         source, made = re.sub(r"^(\.\./)+", "", command["file"]), build / command["output"]
-        if source.split("/")[0] not in ("lib", "autograd", "cuda") or "/libreel.a.p/" in f"/{command['output']}":
+        if made.suffix != ".o" or source.split("/")[0] not in ("lib", "autograd", "cuda") or (
+                "/libreel.a.p/" in f"/{command['output']}"):
             continue
         if made.is_file():
             found[str(made)] = module_of(source)
