@@ -71,21 +71,17 @@ void rows_rule(GradientCall& call) {
   }
 }
 /// No entry of the op table: only batches call it, on the CPU and for parts with rows in one piece.
-Op& rows_op() {
-  static Op* const op = [] {
-    static Op made{.name = "take_rows",
-                   .arity = -1,
-                   .shape = rows_shape,
-                   .needs = {{0, need_input(0), need_input(0), need_input(0)}},
-                   .moves = true,
-                   .internal = true,
-                   .argument_names = "places, parts"};
-    made.on_cpu().set<>(Part::value, rows);
-    made.on_cpu().set<>(Part::gradients, rows_gradient);
-    made.gradient.rule = rows_rule;
-    return &made;
-  }();
-  return *op;
+constinit Op rows_op{.name = "take_rows",
+                     .arity = -1,
+                     .shape = rows_shape,
+                     .needs = {{0, need_input(0), need_input(0), need_input(0)}},
+                     .moves = true,
+                     .internal = true,
+                     .argument_names = "places, parts"};
+[[gnu::constructor]] void fill_rows_op() {
+  rows_op.on_cpu().set<>(Part::value, rows);
+  rows_op.on_cpu().set<>(Part::gradients, rows_gradient);
+  rows_op.gradient.rule = rows_rule;
 }
 
 /// Whether the op takes rows of it: each is in one piece.
@@ -158,7 +154,7 @@ Tensor take_rows(std::vector<Tensor> parts, std::vector<std::int64_t> places, bo
   operands.push_back(Operand(all_places, caller));
   for (const Tensor& each : parts) operands.push_back(Operand(each, caller));
   SmallVector<Tensor, 2> made;
-  reel::run(rows_op(), {operands.data(), operands.size()}, {}, caller, made);
+  reel::run(rows_op, {operands.data(), operands.size()}, {}, caller, made);
   return made.take_first();
 }
 
