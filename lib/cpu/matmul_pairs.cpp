@@ -80,7 +80,7 @@ struct PairProduct {
     const Half* const from = z.data + i * z.row + j * z.column;
     alignas(64) Half copy[block_lines] = {};
     if (z.column != 1)
-      for (Int k = 0; k < n; ++k) copy[k] = from[k * z.column];
+      for (Int k = 0; k < n && k < block_lines; ++k) copy[k] = from[k * z.column];
     return _mm512_castsi512_ps(_mm512_slli_epi32(load_halves(z.column == 1 ? from : copy, n), 16));
   }
   /// What follows the sums of a strip of rows and columns.
