@@ -17,10 +17,21 @@ import time
 
 class Client:
     def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(30)
-        self.socket.connect(path)
+        self.socket = wait_for(lambda: self.connected(path))
+        require(self.socket, f"a program that listens at {path}")
         self.file = self.socket.makefile("rwb")
+
+    @staticmethod
+    def connected(path):
+        """None between bind() and listen() of the program."""
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(30)
+        try:
+            made.connect(path)
+        except ConnectionRefusedError:
+            made.close()
+            return None
+        return made
 
     def ask(self, line):
         self.file.write(line.encode("latin-1") + b"\n")
