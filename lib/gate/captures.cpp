@@ -51,11 +51,15 @@ int Captures::add_to(Body* const* results, std::size_t result_count, SmallVector
   if (!(context_.mode & recording)) return 0;
   for (std::size_t i = 0; i < result_count; ++i) read(results[i]);
   const std::size_t listed = inputs.size();
+  std::size_t next = 0;  // Inputs are mostly read in their order.
+  const auto is_listed = [&](const Body& body) {
+    for (std::size_t i = 0; i < listed; ++i, next = (next + 1) % listed)
+      if (is_value(body, *inputs[next])) return true;
+    return false;
+  };
   for (const Tensor& value : values_) {
     Body* const body = Access::body(value);
-    if (std::any_of(inputs.data(), inputs.data() + listed,
-                    [&](const Body* input) { return is_value(*body, *input); }))
-      continue;
+    if (is_listed(*body)) continue;
     const auto variable =
         std::find_if(variables_.begin(), variables_.end(), [&](const Variable& each) {
           return is_value(*body, *Access::body(Access::cell(each).value));

@@ -141,9 +141,7 @@ TEST_CASE("an op has 70,000 outputs", "[slow]") { check_outputs(70'000); }
 TEST_CASE("an op has as many inputs as it takes, under tapes to the second order") {
   check_inputs(GENERATE(1, 64, 65, 255, 256));
 }
-TEST_CASE("an op has 65,535 inputs and more", "[slow]") {
-  check_inputs(GENERATE(65'535, 65'536, 70'000));
-}
+TEST_CASE("an op has 65,535 inputs and more", "[slow]") { check_inputs(GENERATE(65'535, 65'536)); }
 TEST_CASE("concat of many parts and split into many are recorded whole") {
   check_concat_of(GENERATE(300, 3'000));
 }

@@ -13,3 +13,8 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+
+#ifdef REEL_SHARES_INSTANCES
+#include "support/instances.hpp"
+REEL_TEST_INSTANCES(extern)
+#endif
