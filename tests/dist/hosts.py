@@ -73,6 +73,15 @@ def on_host(host):
     return ["ip", "netns", "exec", host, "unshare", "-u", "sh", "-c", f'hostname {host}; exec "$@"', "sh"]
 
 
+def write_agent(folder):
+    """What launchers start in the place of ssh: [-x] host command..."""
+    agent = pathlib.Path(folder) / "agent.sh"
+    agent.write_text("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
+                     "exec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n")
+    agent.chmod(0o755)
+    return str(agent)
+
+
 def launcher(name, mpirun, agent, ranks):
     hosts = HOSTS[:ranks]
     if name == "openmpi":
@@ -198,21 +207,12 @@ def main():
                 print(f"skipped: {name}: no mpirun or no engine")
                 counts["skipped"] += 1
                 continue
-            with tempfile.NamedTemporaryFile("w", suffix=".sh") as agent:
-                # In the place of ssh: [-x] host command...
-                agent.write("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n"
-                            "exec ip netns exec \"$host\" unshare -u sh -c 'hostname \"$0\"; exec sh -c \"$*\"' \"$host\" \"$@\"\n")
-                agent.flush()
-                copy = agent.name + ".run"  # a file that is open for writing cannot be executed
-                shutil.copy(agent.name, copy)
-                os.chmod(copy, 0o755)
-                try:
-                    values(name, mpirun, copy)
-                    if name == "openmpi":
-                        plan(name, mpirun, copy)
-                    link_down(name, mpirun, copy)
-                finally:
-                    os.unlink(copy)
+            with tempfile.TemporaryDirectory() as folder:
+                agent = write_agent(folder)
+                values(name, mpirun, agent)
+                if name == "openmpi":
+                    plan(name, mpirun, agent)
+                link_down(name, mpirun, agent)
     finally:
         remove_hosts()
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
