@@ -102,28 +102,19 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
-/// Converts a row of n elements. Elements of the source are `step` apart.
-using Convert = void (*)(const void* from, std::int64_t step, void* to, std::int64_t n);
+/// Converts n elements.
+using Convert = void (*)(const void* from, void* to, std::int64_t n);
 template <class From, class To>
-REEL_NOT_IN_VECTORS [[gnu::noinline]] void convert_strided(const From* x, std::int64_t step, To* y,
-                                                           std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i * step]);
-}
-template <class From, class To>
-void convert(const void* from, std::int64_t step, void* to, std::int64_t n) {
+void convert(const void* from, void* to, std::int64_t n) {
   const From* const x = static_cast<const From*>(from);
   To* const y = static_cast<To*>(to);
-  if (step == 1) {
-    if constexpr (is_short_float<From> && std::is_same_v<To, float>) {
-      widen(reinterpret_cast<const std::uint16_t*>(x), y, n, pass_of_half<From>);
-    } else if constexpr (std::is_same_v<From, float> && is_short_float<To>) {
-      narrow(x, reinterpret_cast<std::uint16_t*>(y), n, pass_of_half<To>);
-    } else {
-      REEL_INDEPENDENT
-      for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i]);
-    }
+  if constexpr (is_short_float<From> && std::is_same_v<To, float>) {
+    widen(reinterpret_cast<const std::uint16_t*>(x), y, n, pass_of_half<From>);
+  } else if constexpr (std::is_same_v<From, float> && is_short_float<To>) {
+    narrow(x, reinterpret_cast<std::uint16_t*>(y), n, pass_of_half<To>);
   } else {
-    convert_strided(x, step, y, n);
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) y[i] = formulas::converted<To>(x[i]);
   }
 }
 template <class From>
@@ -144,63 +135,76 @@ Convert conversion(DType from, DType to) { return (*conversions[from])[to]; }
 
 /// int8 or int16 as int32, which holds all their numbers.
 template <class From>
-void read_stored(const void* from, std::int64_t step, std::int32_t* to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<const From*>(from)[i * step];
+void read_stored(const void* from, std::int32_t* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<const From*>(from)[i];
 }
 /// int32 as int8 or int16. Integers wrap around; a number that was cut off becomes the nearest end.
 template <class To>
-void write_stored(const std::int32_t* from, std::int64_t step, bool cut, void* to, std::int64_t n) {
+void write_stored(const std::int32_t* from, bool cut, void* to, std::int64_t n) {
   constexpr std::int32_t most = static_cast<To>((1u << (sizeof(To) * 8 - 1)) - 1);
   for (std::int64_t i = 0; i < n; ++i) {
-    std::int32_t x = from[i * step];
+    std::int32_t x = from[i];
     if (cut) x = x > most ? most : x < -most - 1 ? -most - 1 : x;
     static_cast<To*>(to)[i] = static_cast<To>(x);
   }
 }
-/// A row where either dtype is int8 or int16. A tile of int32 stands between the two.
-void convert_stored(DType from, const std::byte* x, std::int64_t step, DType to, std::byte* y,
-                    std::int64_t n) {
-  constexpr std::int64_t most = 512;
-  std::int32_t tile[most];
-  for (std::int64_t i = 0; i < n; i += most) {
-    const std::int64_t count = n - i < most ? n - i : most;
-    const void* between = x + i * step * size_of(from);
-    void* const out = y + i * size_of(to);
-    std::int64_t apart = step;
-    if (from != DType::int32) {
-      std::int32_t* const wide = to == DType::int32 ? static_cast<std::int32_t*>(out) : tile;
-      if (from == DType::int8)
-        read_stored<std::int8_t>(between, step, wide, count);
-      else if (from == DType::int16)
-        read_stored<std::int16_t>(between, step, wide, count);
-      else
-        conversion(from, DType::int32)(between, step, wide, count);
-      between = wide;
-      apart = 1;
+/// At most so many elements, which stand together, where either dtype is int8 or int16. A block of
+/// int32 stands between the two.
+constexpr std::int64_t most_together = 512;
+void convert_stored(DType from, const void* x, DType to, void* y, std::int64_t n) {
+  std::int32_t block[most_together];
+  const void* between = x;
+  if (from != DType::int32) {
+    std::int32_t* const wide = to == DType::int32 ? static_cast<std::int32_t*>(y) : block;
+    if (from == DType::int8)
+      read_stored<std::int8_t>(x, wide, n);
+    else if (from == DType::int16)
+      read_stored<std::int16_t>(x, wide, n);
+    else
+      conversion(from, DType::int32)(x, wide, n);
+    between = wide;
+  }
+  const auto* const numbers = static_cast<const std::int32_t*>(between);
+  if (to == DType::int8)
+    write_stored<std::int8_t>(numbers, is_floating(from), y, n);
+  else if (to == DType::int16)
+    write_stored<std::int16_t>(numbers, is_floating(from), y, n);
+  else if (to != DType::int32)
+    conversion(DType::int32, to)(numbers, y, n);
+}
+/// A row of n elements. Elements of the source are `step` apart: a block of them is put together
+/// first.
+void convert_row(DType from, const std::byte* x, std::int64_t step, DType to, std::byte* y,
+                 std::int64_t n) {
+  const bool stored = !has_arithmetic(from) || !has_arithmetic(to);
+  const Convert row = stored ? nullptr : conversion(from, to);
+  if (step == 1 && row) return row(x, y, n);
+  alignas(64) std::byte block[most_together * 8];
+  for (std::int64_t i = 0; i < n; i += most_together) {
+    const std::int64_t count = n - i < most_together ? n - i : most_together;
+    const std::byte* source = x + i * step * size_of(from);
+    std::byte* const target = y + i * size_of(to);
+    if (step != 1) {
+      with_unit(size_of(from), [&]<class Unit>(Type<Unit>) {
+        copy_row(reinterpret_cast<const Unit*>(source), step, reinterpret_cast<Unit*>(block), 1,
+                 count);
+      });
+      source = block;
     }
-    const auto* const numbers = static_cast<const std::int32_t*>(between);
-    if (to == DType::int8)
-      write_stored<std::int8_t>(numbers, apart, is_floating(from), out, count);
-    else if (to == DType::int16)
-      write_stored<std::int16_t>(numbers, apart, is_floating(from), out, count);
-    else if (to != DType::int32)
-      conversion(DType::int32, to)(numbers, apart, out, count);
+    if (row)
+      row(source, target, count);
+    else
+      convert_stored(from, source, to, target, count);
   }
 }
 void convert_all(const CopyLoop& walk, const Body& from, Body& to) {
-  const bool stored = !has_arithmetic(from.dtype) || !has_arithmetic(to.dtype);
-  const Convert row = stored ? nullptr : conversion(from.dtype, to.dtype);
   const std::int64_t from_size = size_of(from.dtype), to_size = size_of(to.dtype);
   for_parts(walk, from.elements,
             [&](const CopyLoop& part, std::int64_t first, std::int64_t target) {
               const int last = part.rank - 1;
               for_each_row(part, 1, [&](std::int64_t source, std::int64_t place) {
-                const std::byte* const x = from.data + (first + source) * from_size;
-                std::byte* const y = to.data + (target + place) * to_size;
-                if (stored)
-                  convert_stored(from.dtype, x, part.from[last], to.dtype, y, part.lengths[last]);
-                else
-                  row(x, part.from[last], y, part.lengths[last]);
+                convert_row(from.dtype, from.data + (first + source) * from_size, part.from[last],
+                            to.dtype, to.data + (target + place) * to_size, part.lengths[last]);
               });
             });
 }

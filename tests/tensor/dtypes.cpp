@@ -44,6 +44,24 @@ TEST_CASE("dtypes have names of their own") {
   CHECK(!names.contains(name_of(static_cast<DType>(dtype_count))));
 }
 
+TEST_CASE("elements with gaps, backwards and repeated convert as their copies do") {
+  for (const std::int64_t n : {1, 3, 511, 512, 513, 1100})
+    for (int from = 0; from < dtype_count; ++from) {
+      const Tensor x =
+          (arange(0.0, 5.0 * static_cast<double>(n)) % 251.0 - 100.0).to(static_cast<DType>(from));
+      const Tensor views[] = {x(range({}, {}, 5)), x(range({}, n))(range({}, {}, -1)),
+                              broadcast_to(x(range(0, 1)), {n}),
+                              transpose(x.reshape({n, 5}))(range(1, 4))};
+      for (const Tensor& view : views) {
+        const Tensor together = concat({view, view})(range(0, view.shape()[0]));
+        for (int to = 0; to < dtype_count; ++to) {
+          const auto dtype = static_cast<DType>(to);
+          INFO(n << " of " << name_of(x.dtype()) << " to " << name_of(dtype));
+          CHECK(equal(view.to(dtype), together.to(dtype)));
+        }
+      }
+    }
+}
 TEST_CASE("a unit has the size of the elements that it represents") {
   for (int i = 0; i < dtype_count; ++i) {
     const int bytes = size_of(static_cast<DType>(i));
