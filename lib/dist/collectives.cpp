@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ Attributes attributes_of(const Shape& shape, const Message& message, const World
                          const CallName& name) {
   return {{"world", state.number()},
           {"function", name.function},
+          {"posted", name.posted},
           {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
           {"message", std::vector<std::int64_t>{static_cast<std::int64_t>(message.kind),
                                                 static_cast<std::int64_t>(message.wire),
@@ -74,24 +76,30 @@ Tensors run_step(const OpCall& call) {
   return {send_now(call.input(0), Shape(std::span<const std::int64_t>(call.integers("shape"))),
                    {static_cast<Kind>(m[0]), static_cast<Wire>(m[1]), static_cast<Combine>(m[2]),
                     nullptr, nullptr, m[3], static_cast<int>(m[4])},
-                   *state, {call.text("function")}, call.caller())};
+                   *state, {call.text("function"), call.text("posted")}, call.caller())};
 }
 }  // namespace
 
 void register_steps() {
-  static constinit std::atomic<bool> collectives = false, puts = false, ends = false;
-  const auto once = [](std::atomic<bool>& done, const auto& registers) {
-    if (done.exchange(true)) return;
+  struct Step {
+    const char* name;
+    Tensors (*run)(const OpCall&);
+  };
+  static constexpr Step steps[] = {{step_name, run_step},
+                                   {alone_name, run_alone},
+                                   {put_name, run_put},
+                                   {end_name, run_end},
+                                   {rows_name, run_rows}};
+  static constinit std::atomic<bool> done[std::size(steps)] = {};
+  for (std::size_t i = 0; i < std::size(steps); ++i) {
+    if (done[i].exchange(true)) continue;
     try {
-      registers();
+      register_op(steps[i].name, steps[i].run);
     } catch (...) {
-      done = false;
+      done[i] = false;
       throw;
     }
-  };
-  once(collectives, [] { register_op(step_name, run_step); });
-  once(puts, register_put);
-  once(ends, register_finish);
+  }
 }
 /// In a trace the collective is a step. A replay runs it; a check takes the result that the replay
 /// had, and sends nothing.

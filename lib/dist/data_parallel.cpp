@@ -14,11 +14,6 @@
 namespace reel::dist::detail {
 namespace {
 constexpr const char* const own_name = "DataParallel";
-
-bool has_no_rows(const std::vector<RowGradient>& gradients) {
-  return std::none_of(gradients.begin(), gradients.end(),
-                      [](const RowGradient& each) { return each.rows.defined(); });
-}
 }  // namespace
 
 Replicas::Replicas(const World& world, optim::Optimizer& optimizer,
@@ -52,51 +47,45 @@ bool Replicas::step(GradientTape& tape, Operand loss, StepOptions options) try {
   shares.check_unchanged(caller);
   shares.check_loss(loss, options);
   if (options.examples == 0) return join(caller);
-  if (shares.world.size() == 1 && shares.partials.empty() && shares.options.sum != Sum::tree) {
-    shares.world.state().step = ++shares.step;
+  if (shares.is_alone(caller)) {
     GradientOptions how{.unconnected = shares.options.unconnected};
     if (const Tensor x = loss.value(); shares.options.scaler && x.defined())
       how.upstream = broadcast_to(cast(shares.options.scaler->factor, x.dtype()), x.shape());
-    const bool stepped = shares.apply(tape.row_gradients(loss, variables(), how), caller);
-    shares.taken += stepped;
-    return stepped;
+    return shares.take_step(tape.row_gradients(loss, variables(), how), caller);
   }
   const auto weight = static_cast<double>(options.examples);
-  if (is_intercepted() && shares.is_traceable()) {
-    std::vector<Tensor> puts;
-    std::vector<RowGradient> own = shares.gradients_of(tape, loss, weight, false, &puts);
-    if (has_no_rows(own)) {
-      shares.finish_in_trace(puts, weight, caller);
-      return true;
-    }
-    not_traced();
-    shares.waiting.clear();
-    shares.add(std::move(own), weight, caller);
-    return shares.send(caller);
+  if (is_intercepted()) {
+    Puts puts{.sends = true};
+    shares.gradients_of(tape, loss, weight, false, &puts);
+    return shares.take_step(shares.exchange_in_trace(puts, weight, caller), caller);
   }
-  not_traced();
   shares.add(shares.gradients_of(tape, loss, weight, shares.sends_early()), weight, caller);
   return shares.send(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(loss.caller(), own_name);
 }
 void Replicas::accumulate(GradientTape& tape, Operand loss, StepOptions options) try {
+  Shares& shares = *shares_;
   const Caller caller = loss.caller();
   const CallerScope here(caller, own_name);
-  shares_->check_unchanged(caller);
-  shares_->check_loss(loss, options);
+  shares.check_unchanged(caller);
+  shares.check_loss(loss, options);
   if (options.examples == 0) return;
-  not_traced();
   const auto weight = static_cast<double>(options.examples);
-  shares_->add(shares_->gradients_of(tape, loss, weight, false), weight, caller);
+  if (is_intercepted()) {
+    Puts puts{.sends = false};
+    shares.gradients_of(tape, loss, weight, false, &puts);
+    return shares.accumulate_in_trace(puts, weight, caller);
+  }
+  shares.add(shares.gradients_of(tape, loss, weight, false), weight, caller);
 } catch (const std::bad_alloc&) {
   fail_memory(loss.caller(), own_name);
 }
 bool Replicas::join(Caller caller) try {
   const CallerScope here(caller, own_name);
   shares_->check_unchanged(caller);
-  not_traced();
-  return shares_->send(caller);
+  if (!is_intercepted()) return shares_->send(caller);
+  return shares_->take_step(shares_->exchange_in_trace({.sends = true}, 0, caller), caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, own_name);
 }
@@ -106,32 +95,27 @@ bool Replicas::any(bool more, Caller caller) {
   return found != 0;
 }
 void Replicas::step(GradientList gradients, Caller caller) try {
+  Shares& shares = *shares_;
   const CallerScope here(caller, own_name);
-  shares_->check_unchanged(caller);
-  if (shares_->world.size() == 1 && shares_->partials.empty() &&
-      shares_->options.sum != Sum::tree) {
-    shares_->world.state().step = ++shares_->step;
-    std::vector<RowGradient> own;
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
-    shares_->taken += shares_->apply(std::move(own), caller);
-    return;
-  }
-  if (gradients.size() != variables().size())
-    fail<Error>(caller, own_name, "gradients", to_text(variables().size()),
-                to_text(gradients.size()));
+  shares.check_unchanged(caller);
   std::vector<RowGradient> own;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     own.push_back({gradients.values(i), gradients.rows(i) ? *gradients.rows(i) : Tensor()});
-  if (is_intercepted() && shares_->is_traceable() && has_no_rows(own)) {
-    std::vector<Tensor> puts;
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i].values.defined()) puts.push_back(shares_->put_in_trace(i, own[i].values, caller));
-    return shares_->finish_in_trace(puts, 1, caller);
+  if (shares.is_alone(caller)) {
+    shares.take_step(std::move(own), caller);
+    return;
   }
-  not_traced();
-  shares_->add(std::move(own), 1, caller);
-  shares_->send(caller);
+  if (own.size() != variables().size())
+    fail<Error>(caller, own_name, "gradients", to_text(variables().size()), to_text(own.size()));
+  if (is_intercepted()) {
+    Puts puts{.sends = true};
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i].values.defined()) shares.put_in_trace(puts, i, own[i], caller);
+    shares.take_step(shares.exchange_in_trace(puts, 1, caller), caller);
+    return;
+  }
+  shares.add(std::move(own), 1, caller);
+  shares.send(caller);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, own_name);
 }
@@ -217,7 +201,7 @@ void Replicas::gather_state(bool everywhere, Caller caller) const {
 void Replicas::release_state() const {
   if (shares_->owners) shares_->owners->release();
 }
-std::int64_t Replicas::steps() const { return shares_->taken; }
+std::int64_t Replicas::steps() const { return shares_->taken.value().item<std::int64_t>(); }
 const World& Replicas::world() const { return shares_->world; }
 std::string Replicas::buckets() const { return shares_->buckets ? shares_->buckets->text() : ""; }
 }  // namespace reel::dist::detail

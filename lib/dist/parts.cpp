@@ -11,55 +11,54 @@
 
 namespace reel::dist::detail {
 namespace {
-/// What a rank says of its gradients: sums of squares of those of parts, and of the others.
+/// The sums of squares of the gradients of parts, and of the others, as float64 [1].
 struct Squares {
-  double infinite = 0, parts = 0, shared = 0;
+  Tensor parts = zeros({1}, {.dtype = DType::float64}), shared = parts;
 };
-double number_in(const Tensor& sum) { return sum.defined() ? sum.item<double>() : 0; }
 Squares squares_of(const std::vector<RowGradient>& gradients, const std::vector<Variable>& of,
                    std::int64_t ranks) {
-  Tensor parts, shared;
+  Squares all;
   for (std::size_t i = 0; i < of.size(); ++i) {
     if (!gradients[i].values.defined()) continue;
     const Portion portion = portion_of(of[i]);
-    Tensor& sum = portion.count > 1 ? parts : shared;
-    Tensor own = reel::sum(square(cast(gradients[i].values, DType::float64)));
+    Tensor own = sum(square(cast(gradients[i].values, DType::float64))).to(cpu());
     // Several ranks may have the part.
     if (portion.count > 1)
       own = own * (static_cast<double>(portion.count) / static_cast<double>(ranks));
-    sum = sum.defined() ? sum + own : own;
+    Tensor& sum = portion.count > 1 ? all.parts : all.shared;
+    sum = sum + own;
   }
-  return {0, number_in(parts), number_in(shared)};
+  return all;
 }
 }  // namespace
 
 bool Parts::admit(std::vector<RowGradient>& gradients, bool finite, double norm,
                   Caller caller) const {
-  not_traced();
-  Squares own;
-  if (norm > 0) own = squares_of(gradients, variables(), ranks_.size());
-  own.infinite = !finite;
-  std::vector<Squares> all(static_cast<std::size_t>(ranks_.size()));
-  ranks_.state().main->run({Kind::all_gather, Wire::float64, Combine::sum, &own, all.data(), 3},
-                           {"DataParallel", "parts"}, caller);
-  double squares = all[0].shared;
-  for (const Squares& each : all) {
-    finite = finite && each.infinite == 0;
-    squares += each.parts;
-  }
-  if (!finite || norm <= 0) return finite;
+  const DeviceScope on_host(cpu());
+  const Tensor infinite = full({1}, finite ? 0.0 : 1.0, {.dtype = DType::float64});
+  const Squares own = norm > 0 ? squares_of(gradients, variables(), ranks_.size()) : Squares();
+  const Tensor mine = concat({infinite, own.parts, own.shared});
+  const Tensor found = send_raw(mine, {ranks_.size() * mine.size()},
+                              {Kind::all_gather, Wire::float64, Combine::sum, nullptr, nullptr,
+                               mine.size()},
+                              ranks_, {"DataParallel", "parts"}, caller)
+                         .reshape({ranks_.size(), mine.size()});
+  if (static_cast<bool>(any(found(all, 0) > 0))) return false;
+  if (norm <= 0) return true;
+  const Tensor shared = found(all, 2), first = shared(0);
   constexpr double rounding = 1e-3;
-  for (const Squares& each : all)
-    if (std::abs(each.shared - all[0].shared) > rounding * all[0].shared)
-      fail<DistError>(caller, "DataParallel", "gradients",
-                      "one gradient on all ranks of a Variable that is no part",
-                      "lengths " + to_text(std::sqrt(all[0].shared)) + " and " +
-                          to_text(std::sqrt(each.shared)),
-                      "dist::part_of() makes Variables of which each rank has a part.");
-  const double length = std::sqrt(squares);
-  if (length <= norm) return true;
+  const Tensor differs = abs(shared - first) > rounding * first;
+  if (static_cast<bool>(any(differs)))
+    fail<DistError>(caller, "DataParallel", "gradients",
+                    "one gradient on all ranks of a Variable that is no part",
+                    "lengths " + to_text(std::sqrt(first.item<double>())) + " and " +
+                        to_text(std::sqrt(shared(argmax(differs)).item<double>())),
+                    "dist::part_of() makes Variables of which each rank has a part.");
+  const Tensor length = sqrt(first + sum(found(all, 1)));
+  const Tensor factor = where(length <= norm, 1.0, norm / length);
   for (RowGradient& x : gradients)
-    if (x.values.defined()) x.values = x.values * (norm / length);
+    if (x.values.defined())
+      x.values = x.values * cast(factor, x.values.dtype()).to(x.values.device());
   return true;
 }
 }  // namespace reel::dist::detail

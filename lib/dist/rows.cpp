@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Gradients of rows between ranks.
 #include <algorithm>
+#include <bit>
 
 #include <reel/ops.hpp>
 
@@ -13,6 +14,20 @@ Tensor dense_of(const RowGradient& x, const Variable& variable) {
   // Rows of position -1 are zeros.
   return segment_sum(x.values, maximum(x.rows, 0), variable.shape()[0]);
 }
+
+namespace {
+/// With so many rows: those behind its own have position -1. None is undefined.
+RowGradient padded(const RowGradient& x, std::int64_t count, Shape shape, DType dtype,
+                   Device device) {
+  const DeviceScope there(device);
+  const std::int64_t own = x.rows.defined() ? x.rows.size() : 0;
+  if (own == count && own > 0) return x;
+  shape.data()[0] = count - own;
+  const Tensor rows = full({count - own}, std::int64_t{-1}), none = zeros(shape, {.dtype = dtype});
+  if (own == 0) return {none, rows};
+  return {concat({x.values, none}), concat({x.rows, rows})};
+}
+}  // namespace
 
 std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variable>& variables,
                                    const std::vector<RowGradient>& mine, double all_weights,
@@ -63,21 +78,15 @@ std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variabl
         const Tensor known = cast(own.rows >= 0, dtype);
         is_used = segment_sum(known, maximum(own.rows, 0), shape[0]);
       }
-      const Tensor rows = nonzero(all_reduced(is_used) > 0)(all, 0);
-      means.push_back({mean(reel::take(sum, rows)), rows.to(x.device())});
+      const Tensor has_values = all_reduced(is_used).to(cpu()) > 0;
+      const Tensor rows = where(has_values, arange(0, shape[0]), std::int64_t{-1});
+      means.push_back({mean(sum), rows.to(x.device())});
       continue;
     }
-    // All ranks send as many rows as the one that has most; the others have position -1.
-    shape.data()[0] = most;
-    Tensor rows = full({most}, std::int64_t{-1}), values = zeros(shape, {.dtype = dtype});
-    if (const std::int64_t own = counts[k]; own > 0 && own < most) {
-      shape.data()[0] = most - own;
-      rows = concat({mine[k].rows.to(cpu()), full({most - own}, std::int64_t{-1})});
-      values = concat({mine[k].values.to(cpu()).to(dtype), zeros(shape, {.dtype = dtype})});
-    } else if (own == most && own > 0) {
-      rows = mine[k].rows.to(cpu());
-      values = mine[k].values.to(cpu()).to(dtype);
-    }
+    // All ranks send as many rows as the one that has most.
+    RowGradient sent;
+    if (counts[k] > 0) sent = {mine[k].values.to(cpu()).to(dtype), mine[k].rows.to(cpu())};
+    sent = padded(sent, most, shape, dtype, cpu());
     const auto gather = [&](const Tensor& part) {
       Shape all_parts = part.shape();
       all_parts.data()[0] *= world.size();
@@ -86,8 +95,12 @@ std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variabl
                        part.size() * static_cast<std::int64_t>(size_of(part.dtype()))},
                       world, call, caller);
     };
-    RowGradient sum = reel::detail::sum_rows(gather(rows), gather(values));
-    means.push_back({mean(sum.values), sum.rows.to(x.device())});
+    const RowGradient sum = reel::detail::sum_rows(gather(sent.rows), gather(sent.values));
+    // Few numbers of rows, whatever ranks read: a trace has a path for each.
+    const auto many = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)));
+    const RowGradient few = padded(sum, std::min(many * world.size(), shape[0]), shape, dtype,
+                                   x.device());
+    means.push_back({mean(few.values), few.rows.to(x.device())});
   }
   return means;
 }

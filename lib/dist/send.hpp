@@ -2,6 +2,7 @@
 // Tensors as messages.
 #pragma once
 #include <reel/dist/world.hpp>
+#include <reel/op.hpp>
 #include <reel/row_gradient.hpp>
 
 #include "lib/dist/state.hpp"
@@ -16,8 +17,12 @@ Tensor send_raw(const Tensor& x, const Shape& shape, Message message, const Worl
                 const CallName& name, Caller caller);
 /// Registers the ops by which a trace calls collectives and steps of DataParallel.
 void register_steps();
-void register_put();     // puts a gradient into its bucket
-void register_finish();  // waits for the mean gradients
+inline constexpr char alone_name[] = "dist_alone", put_name[] = "dist_put", end_name[] = "dist_end",
+                      rows_name[] = "dist_rows";
+Tensors run_alone(const OpCall& call);  // whether the rank has no others and nothing accumulated
+Tensors run_put(const OpCall& call);    // puts a gradient of a loss
+Tensors run_end(const OpCall& call);    // ends the loss: adds what was put, or waits for the means
+Tensors run_rows(const OpCall& call);   // gives a mean of rows
 /// broadcast() without a gradient.
 Tensor broadcast_raw(const Tensor& x, const World& world, std::int64_t root, Caller caller);
 /// The gradient of all of a Variable.

@@ -4,19 +4,16 @@
 #include <algorithm>
 #include <utility>
 
-#include <reel/op.hpp>
 #include <reel/ops.hpp>
 #include <reel/random.hpp>
 
 #include "lib/body/portion.hpp"
 #include "lib/body/text.hpp"
 #include "lib/dist/parts.hpp"
-#include "lib/flow/interceptor.hpp"
 
 namespace reel::dist::detail {
 namespace {
 constexpr const char* const own_name = "DataParallel";
-constexpr char put_name[] = "dist_put", finish_name[] = "dist_finish";
 
 RowGradient added(const RowGradient& a, const RowGradient& b, const Variable& variable) {
   if (!a.values.defined()) return b;
@@ -26,11 +23,14 @@ RowGradient added(const RowGradient& a, const RowGradient& b, const Variable& va
   const auto dense = [&](const RowGradient& x) { return dense_of(x, variable); };
   return {dense(a) + dense(b)};
 }
-/// Sums are made in float32 at least.
-Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::float32) : x; }
-
 std::string text_of(double number) { return std::string(to_text(number)); }
 }  // namespace
+
+Tensor wide(const Tensor& x) { return size_of(x.dtype()) == 2 ? cast(x, DType::float32) : x; }
+Tensor number_on_host(std::int64_t value, Caller caller) {
+  const DeviceScope on_host(cpu());
+  return tensor(value, caller);
+}
 
 Device Shares::device_of_all(Caller caller) const {
   const WorldState& state = world.state();
@@ -145,8 +145,7 @@ void Shares::check_loss(const Operand& loss, StepOptions how) const {
 }
 
 std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand& loss,
-                                              double own_weight, bool sends,
-                                              std::vector<Tensor>* puts) {
+                                              double own_weight, bool sends, Puts* puts) {
   const Caller caller = loss.caller();
   const Tensor x = loss.value();
   GradientOptions how{.unconnected = Unconnected::none};
@@ -157,28 +156,20 @@ std::vector<RowGradient> Shares::gradients_of(GradientTape& tape, const Operand&
   }
   std::vector<std::size_t> completed;
   if (sends) begin(caller);
-  if (puts) {
-    how.on_complete = [&](std::size_t i, Tensor gradient) {
-      if (gradient.defined()) puts->push_back(put_in_trace(i, wide(gradient), caller));
-      return gradient;
-    };
-  } else if (sends) {
-    how.on_complete = [&](std::size_t i, Tensor gradient) {
-      if (buckets->has(i) && gradient.defined()) {
-        buckets->put(i, gradient);
-        early[i] = true;
-        buckets->complete(i);
-      }
-      return gradient;
-    };
-  } else if (!buckets) {
-    how.on_complete = [&](std::size_t i, Tensor gradient) {
-      completed.push_back(i);
-      return gradient;
-    };
-  }
+  how.on_complete = [&](std::size_t i, Tensor gradient) {
+    completed.push_back(i);
+    if (puts && gradient.defined()) put_in_trace(*puts, i, {gradient}, caller);
+    if (sends && buckets->has(i) && gradient.defined()) {
+      buckets->put(i, gradient);
+      early[i] = true;
+      buckets->complete(i);
+    }
+    return gradient;
+  };
   std::vector<RowGradient> found = tape.row_gradients(loss, variables(), how);
-  if (!puts && !sends && !buckets) fix_order(std::move(completed));
+  for (std::size_t i = 0; puts && i < found.size(); ++i)
+    if (found[i].rows.defined()) put_in_trace(*puts, i, found[i], caller);
+  if (!puts && !buckets) fix_order(std::move(completed));
   return found;
 }
 /// Variables without a dense gradient are last.
@@ -241,9 +232,15 @@ void Shares::fix_layout(Caller caller) {
   buckets = std::make_unique<Buckets>(world, variables(), dense, options, lane, device, caller);
 }
 
+/// For errors. Returns true.
+bool Shares::count_step() {
+  world.state().step = ++step;
+  if (const World* const ranks = world.state().parts.get()) ranks->state().step = step;
+  return true;
+}
 /// From now on buckets that are complete are sent.
 void Shares::begin(Caller caller) {
-  world.state().step = ++step;
+  count_step();
   early.assign(variables().size(), false);
   sending = true;
   buckets->begin(step, caller);
@@ -258,12 +255,7 @@ void Shares::put_all() {
   }
 }
 
-bool Shares::send(Caller caller) {
-  std::vector<RowGradient> all = exchange(caller);
-  const bool stepped = !all.empty() && apply(std::move(all), caller);
-  taken += stepped;
-  return stepped;
-}
+bool Shares::send(Caller caller) { return take_step(exchange(caller), caller); }
 std::vector<RowGradient> Shares::exchange(Caller caller) {
   check_options(caller);
   if (options.sum == Sum::tree && leaves != expected() && leaves != 0)
@@ -282,80 +274,6 @@ std::vector<RowGradient> Shares::exchange(Caller caller) {
   leaves = 0;
   return fields.weight > 0 ? means(fields, std::move(rows), caller) : std::vector<RowGradient>();
 }
-
-bool Shares::is_traceable() const {
-  return partials.empty() && options.sum != Sum::tree && !options.scaler && !world.state().parts;
-}
-Tensor Shares::put_in_trace(std::size_t variable, const Tensor& gradient, Caller caller) {
-  Tensor put;
-  run_unrecorded([&] {
-    put = call_op(put_name, Operands({{gradient, caller}}, caller),
-                  {{"replicas", number()}, {"variable", static_cast<std::int64_t>(variable)}});
-  });
-  return put;
-}
-void Shares::finish_in_trace(const std::vector<Tensor>& puts, double own_weight, Caller caller) {
-  std::vector<RowGradient> all;
-  run_unrecorded([&] {
-    const Tensor none = zeros({}, {}, caller);  // an op has an input
-    for (const Tensor& each :
-         call_op_all(finish_name,
-                     puts.empty() ? Operands({{none, caller}}, caller) : Operands(puts, caller),
-                     {{"replicas", number()}, {"weight", own_weight}}))
-      all.push_back({each});
-  });
-  apply(std::move(all), caller);
-}
-void Shares::put_early(std::size_t i, const Tensor& gradient, Caller caller) {
-  used.resize(variables().size());
-  used[i] = true;
-  if (!sending && !sends_early()) return waiting.push_back({i, gradient});
-  if (!sending) begin(caller);
-  if (early[i]) check_unchanged(caller);  // throws
-  if (!buckets->has(i)) return waiting.push_back({i, gradient});
-  buckets->put(i, gradient);
-  early[i] = true;
-  buckets->complete(i);
-}
-std::vector<RowGradient> Shares::finish(double own_weight, Caller caller) {
-  std::vector<RowGradient> own(variables().size());
-  if (!buckets) {
-    std::vector<std::size_t> completed;
-    for (const auto& [i, gradient] : waiting) completed.push_back(i);
-    fix_order(std::move(completed));
-  }
-  for (auto& [i, gradient] : std::exchange(waiting, {})) own[i].values = std::move(gradient);
-  add(std::move(own), own_weight, caller);
-  std::vector<RowGradient> all = exchange(caller);
-  if (!sparse.empty())
-    fail<Error>(caller, own_name, "gradients in a trace", "dense ones on all ranks",
-                "rows of \"" + variables()[sparse[0]].name() + "\" on some rank");
-  ++taken;
-  return all;
-}
-namespace {
-Shares& shares_of(const OpCall& call) {
-  tell_interceptors("it calls DataParallel");  // so this op is one step, whatever it reads
-  Shares* const shares = Shares::find(call.integer("replicas"));
-  if (!shares)
-    fail<Error>(call.caller(), own_name, "replicas", "a DataParallel that lives", "none");
-  return *shares;
-}
-Tensors run_put(const OpCall& call) {
-  shares_of(call).put_early(static_cast<std::size_t>(call.integer("variable")), call.input(0),
-                            call.caller());
-  return zeros({}, {}, call.caller());
-}
-Tensors run_finish(const OpCall& call) {
-  static_cast<void>(call.input_count());
-  std::vector<Tensor> results;
-  for (RowGradient& each : shares_of(call).finish(call.real("weight"), call.caller()))
-    results.push_back(std::move(each.values));
-  return results;
-}
-}  // namespace
-void register_put() { register_op(put_name, run_put); }
-void register_finish() { register_op(finish_name, run_finish); }
 
 /// The mean of all ranks. Throws for a Variable that none has used.
 std::vector<RowGradient> Shares::means(const StepFields& fields, std::vector<RowGradient> rows,
@@ -388,18 +306,22 @@ std::vector<RowGradient> Shares::exchange_rows(double all_weights, Caller caller
   return mean_rows(world, tables, mine, all_weights, own_name, caller);
 }
 
-bool Shares::apply(std::vector<RowGradient> gradients, Caller caller) {
+bool Shares::take_step(std::vector<RowGradient> gradients, Caller caller) {
+  if (gradients.empty()) return false;
   const auto step_by = [&](optim::Optimizer& whole) {
     if (options.scaler) return options.scaler->step(whole, gradients, caller);
     if (options.clip_norm > 0) whole.admit(gradients, true, options.clip_norm, caller);
     whole.step(gradients, caller);
     return true;
   };
+  bool stepped = false;
   if (const World* const ranks = world.state().parts.get()) {
-    ranks->state().step = step;
     Parts whole(*ranks, *optimizer);
-    return step_by(whole);
+    stepped = step_by(whole);
+  } else {
+    stepped = step_by(*optimizer);
   }
-  return step_by(*optimizer);
+  if (stepped) taken.assign(taken + 1);
+  return stepped;
 }
 }  // namespace reel::dist::detail

@@ -3,6 +3,7 @@
 #pragma once
 #include <reel/dist/data_parallel.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,6 +21,15 @@ struct Partial {
   std::vector<RowGradient> gradients;  // undefined values: not used
 };
 
+/// Gradients of a loss that ops of a trace have put.
+struct Puts {
+  bool sends;  // at the end of the loss
+  std::vector<Tensor> done = {};
+};
+/// Sums are made in float32 at least.
+Tensor wide(const Tensor& x);
+Tensor number_on_host(std::int64_t value, Caller caller);
+
 /// What a DataParallel has inside.
 struct Shares : Numbered<Shares> {
   Shares(const World& of, optim::Optimizer& own, const DataParallelOptions& given, Caller caller)
@@ -27,7 +37,8 @@ struct Shares : Numbered<Shares> {
         optimizer(&own),
         options(given),
         device(device_of_all(caller)),
-        lane(world.state(), caller, device != cpu()) {
+        lane(world.state(), caller, device != cpu()),
+        taken("steps", number_on_host(0, caller), caller) {
     for (std::size_t i = 0; i < variables().size(); ++i)
       order.push_back(variables().size() - 1 - i);
   }
@@ -40,22 +51,30 @@ struct Shares : Numbered<Shares> {
   void check_unchanged(Caller caller) const;
   void check_loss(const Operand& loss, StepOptions how) const;
   /// The gradients of a loss, multiplied by its weight. With `sends`, buckets start meanwhile. With
-  /// `puts`, steps of a trace put the gradients into the buckets.
+  /// `puts`, steps of a trace keep the gradients.
   std::vector<RowGradient> gradients_of(GradientTape& tape, const Operand& loss, double weight,
-                                        bool sends, std::vector<Tensor>* puts = nullptr);
+                                        bool sends, Puts* puts = nullptr);
   void add(std::vector<RowGradient> gradients, double weight, Caller caller);
   bool send(Caller caller);
   /// Sends what was added. The mean gradients of all ranks; none if no rank had examples.
   std::vector<RowGradient> exchange(Caller caller);
-  /// In a trace an op puts each gradient into its bucket as soon as it is complete, and another op
-  /// waits for the means. The messages are those of an eager step. Options that allow it:
-  bool is_traceable() const;
-  /// An op that puts a gradient, for finish_in_trace().
-  Tensor put_in_trace(std::size_t variable, const Tensor& gradient, Caller caller);
-  void finish_in_trace(const std::vector<Tensor>& puts, double weight, Caller caller);
-  /// What these ops do.
-  void put_early(std::size_t variable, const Tensor& gradient, Caller caller);
-  std::vector<RowGradient> finish(double weight, Caller caller);
+  /// A step of the optimizer with these means. False if there are none, or if it was left out.
+  bool take_step(std::vector<RowGradient> means, Caller caller);
+  /// Whether this rank has no others, and nothing was accumulated: then it counts a step.
+  bool is_alone(Caller caller);
+
+  // In a trace an op puts each gradient into its bucket as soon as it is complete. Another op ends
+  // the loss: it waits for the means. What a step finds on this rank is asked of ops too, because a
+  // check runs none of them. In steps.cpp.
+  void put_in_trace(Puts& puts, std::size_t variable, const RowGradient& x, Caller caller);
+  void accumulate_in_trace(const Puts& puts, double weight, Caller caller);
+  std::vector<RowGradient> exchange_in_trace(const Puts& puts, double weight, Caller caller);
+  // What these ops do.
+  void begin_loss(Caller caller);
+  bool put_early(std::size_t variable, const RowGradient& x, Caller caller);
+  void add_waiting(double weight, Caller caller);
+  std::vector<Tensor> finish(Caller caller);
+
   void fix_order(std::vector<std::size_t> completed);
   void fix_layout(Caller caller);
   void begin(Caller caller);
@@ -63,8 +82,11 @@ struct Shares : Numbered<Shares> {
   std::vector<RowGradient> means(const StepFields& fields, std::vector<RowGradient> rows,
                                  Caller caller) const;
   std::vector<RowGradient> exchange_rows(double weight, Caller caller) const;
-  bool apply(std::vector<RowGradient> gradients, Caller caller);
+  bool count_step();
   std::int64_t expected() const;
+  bool is_sparse(std::size_t variable) const {
+    return std::find(sparse.begin(), sparse.end(), variable) != sparse.end();
+  }
   bool sends_early() const {
     return buckets && partials.empty() && options.sum == Sum::fast && world.size() > 1;
   }
@@ -76,7 +98,8 @@ struct Shares : Numbered<Shares> {
   DataParallelOptions options;
   Device device;  // that sends
   Lane lane;
-  std::int64_t step = 0, taken = 0, leaves = 0;
+  std::int64_t step = 0, leaves = 0;
+  Variable taken;  // steps of the optimizer, int64
   double weight = 0;
   std::vector<Partial> partials;
   std::vector<bool> used;
@@ -84,8 +107,9 @@ struct Shares : Numbered<Shares> {
   std::vector<std::size_t> sparse;  // Variables whose gradients are sent as rows
   std::unique_ptr<Buckets> buckets;
   std::vector<bool> early;  // what a bucket has already
-  // Gradients that a trace has put before the layout was fixed, or that are not sent early.
-  std::vector<std::pair<std::size_t, Tensor>> waiting;
+  // Gradients of a loss that a trace has put and that are in no bucket yet.
+  std::vector<std::pair<std::size_t, RowGradient>> waiting;
+  std::vector<RowGradient> rows;  // means of sparse Variables that a trace is about to take
   bool sending = false;
 };
 }  // namespace reel::dist::detail
