@@ -57,6 +57,12 @@ std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variabl
     const auto mean = [&](const Tensor& sum) {
       return cast(sum / all_weights, x.dtype()).to(x.device());
     };
+    if (world.size() == 1) {
+      const RowGradient own =
+          counts[k] == 0 ? padded({}, 0, x.shape(), dtype, x.device()) : mine[k];
+      means.push_back({mean(own.values), own.rows});
+      continue;
+    }
     Shape shape = x.shape();
     const auto all_reduced = [&](const Tensor& part) {
       return send_raw(
