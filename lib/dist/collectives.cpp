@@ -15,6 +15,7 @@
 #include "lib/body/text.hpp"
 #include "lib/dist/send.hpp"
 #include "lib/flow/interceptor.hpp"
+#include "lib/gate/call_view.hpp"
 #include "lib/tensor/raw.hpp"
 
 namespace reel::dist {
@@ -95,6 +96,7 @@ void register_steps() {
     if (done[i].exchange(true)) continue;
     try {
       register_op(steps[i].name, steps[i].run);
+      set_effects(steps[i].name);
     } catch (...) {
       done[i] = false;
       throw;

@@ -27,6 +27,7 @@ struct UserOp {
   detail::Function<Tensors(const OpCall&)> function;
   detail::Function<Tensors(const OpCall&, const Tensors&)> gradient;
   bool is_kernel = false;               // the function
+  bool has_effects = false;
   std::vector<std::string> asked = {};  // names of attributes that its functions have read
   std::uint64_t read_inputs = 0;        // bit i: its functions have read input i
   bool gradient_ran = false;
@@ -99,6 +100,14 @@ std::uint64_t registrations() { return __atomic_load_n(&registered, __ATOMIC_ACQ
 
 bool has_user_kernel(const Op& op) {
   return op.composite == user_function && static_cast<UserOp*>(op.composite_state)->is_kernel;
+}
+
+void set_effects(std::string_view name) {
+  const Locked held(Lock::registration);
+  find_or_add_user_op(name).has_effects = true;
+}
+bool has_effects(const Op& op) {
+  return op.composite == user_function && static_cast<UserOp*>(op.composite_state)->has_effects;
 }
 
 bool runs_user_code(const Op& op, Device device) {

@@ -308,6 +308,29 @@ void Tracer::cannot_follow(const char* what) {
     user_code_.back().reads = true;
 }
 
+namespace {
+/// Whether the results of a known call are those of this one. Effects are not repeated, even if the
+/// inputs have changed.
+bool answers(const UserCall& known, const CallView& call) {
+  if (known.op != &call.op || known.inputs.size() != static_cast<std::size_t>(call.input_count))
+    return false;
+  std::vector<Compared> pairs;
+  for (std::size_t i = 0; i < known.inputs.size(); ++i)
+    pairs.push_back({"input", known.inputs[i], Access::share(call.inputs[i])});
+  if (!has_effects(call.op)) return !compare(pairs);
+  return std::all_of(pairs.begin(), pairs.end(), [](const Compared& pair) {
+    return pair.replayed.dtype() == pair.run.dtype() && pair.replayed.shape() == pair.run.shape();
+  });
+}
+/// The number of the known call whose results are those of this call; their count if there is none.
+/// Known calls before one with effects may be left.
+std::size_t find_known(const std::vector<UserCall>& known, std::size_t at, const CallView& call) {
+  const bool skips = has_effects(call.op);
+  while (at < known.size() && !answers(known[at], call)) at = skips ? at + 1 : known.size();
+  return at;
+}
+}  // namespace
+
 bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
   // A kernel is one step, whatever it reads. A kernel may have replaced a function of register_op.
   UserCode code{call.op.shape != nullptr,
@@ -320,16 +343,11 @@ bool Tracer::user_code_begins(const CallView& call, Tensors& results) {
     code.variables.push_back(Access::body(Access::cell(variable).value));
   user_code_.push_back(std::move(code));
   const bool recorded = Context::here().mode & recording && !call.op.gradient.rule;
-  if (next_known_call_ == known_calls_.size() || recorded) return false;
-  const UserCall& known = known_calls_[next_known_call_];
-  if (known.op != &call.op || known.inputs.size() != static_cast<std::size_t>(call.input_count))
-    return false;
-  std::vector<Compared> pairs;
-  for (int i = 0; i < call.input_count; ++i)
-    pairs.push_back(
-        {"input", known.inputs[static_cast<std::size_t>(i)], Access::share(call.inputs[i])});
-  if (compare(pairs)) return false;
-  ++next_known_call_;
+  if (recorded) return false;
+  const std::size_t at = find_known(known_calls_, next_known_call_, call);
+  if (at == known_calls_.size()) return false;
+  const UserCall& known = known_calls_[at];
+  next_known_call_ = at + 1;
   if (known.error) {
     user_code_ends(nullptr);
     std::rethrow_exception(known.error);

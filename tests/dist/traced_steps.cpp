@@ -441,4 +441,56 @@ TEST_CASE("a loss that an exception has left does not count in the next traced s
       },
       {.timeout = 20});
 }
+
+TEST_CASE("a capture that fails sends what a replay sends", "[cpu][dist]") {
+  compare(3, [&](World& world, const Tracing& tracing) {
+    seed(11);
+    Net net;
+    optim::Adam adam(parameters(net), {.learning_rate = 0.02});
+    dist::DataParallel replicas(world, adam, {.bucket_bytes = 64});
+    const auto step = [&](const Tensor& x) {
+      GradientTape tape;
+      if (world.rank() == 1) num_threads();  // which a trace cannot follow
+      replicas.accumulate(tape, cost(net, x));
+      GradientTape other;
+      replicas.step(other, cost(net, x + 1));
+    };
+    auto traced = tracing(step);
+    for (int call = 0; call < calls; ++call) {
+      const Tensor x = data(world.rank(), call);
+      call >= tracing.first ? traced(x) : step(x);
+    }
+    if (world.rank() != 1) tracing.check(traced);
+    require(replicas.steps() == calls, "steps");
+    return bits_of(net, adam);
+  });
+}
+
+TEST_CASE("a check that finds a change sends nothing", "[cpu][dist]") {
+  for (const std::vector<int>& mix : mixes)
+    dist::run_local(
+        3,
+        [&](World& world) {
+          seed(11);
+          Net net;
+          optim::SGD sgd(parameters(net), {.learning_rate = 0.02});
+          dist::DataParallel replicas(world, sgd, {.bucket_bytes = 64});
+          double goal = 0;  // in no Variable
+          const auto step = [&](const Tensor& x) {
+            GradientTape tape;
+            replicas.step(tape, mean(square(net(x) - goal)));
+            return dist::all_reduce(net(x), world);
+          };
+          auto traced = trace(step);
+          for (int call = 0; call < calls; ++call) {
+            goal = call < 20 ? 0.3 : -0.2;
+            const Tensor x = data(world.rank(), call);
+            call >= mix[static_cast<std::size_t>(world.rank())] ? traced(x) : step(x);
+            require(replicas.steps() == call + 1, "steps");
+            const Tensor w = net.a.weight.value();
+            require(equal(dist::broadcast(w, world), w), "all ranks have the same weights");
+          }
+        },
+        {.timeout = 5});
+}
 }  // namespace reel::tests
