@@ -220,6 +220,7 @@ void Buckets::pack_on_device(Bucket& bucket) {
     if (partial == 0) std::memcpy(fields.elements, bucket.own.data(), fields.bytes);
     all.push_back(fields.tensor.to(device_, caller_));
   }
+  std::fill(bucket.parts.begin(), bucket.parts.end(), Tensor());
   const Tensor whole = concat(all);
   bucket.packed =
       row_major(has_halves(bucket) ? whole.to(DType::bfloat16, caller_) : whole, caller_);

@@ -38,11 +38,11 @@ bool Parts::admit(std::vector<RowGradient>& gradients, bool finite, double norm,
   const Tensor infinite = full({1}, finite ? 0.0 : 1.0, {.dtype = DType::float64});
   const Squares own = norm > 0 ? squares_of(gradients, variables(), ranks_.size()) : Squares();
   const Tensor mine = concat({infinite, own.parts, own.shared});
-  const Tensor found = send_raw(mine, {ranks_.size() * mine.size()},
-                              {Kind::all_gather, Wire::float64, Combine::sum, nullptr, nullptr,
-                               mine.size()},
-                              ranks_, {"DataParallel", "parts"}, caller)
-                         .reshape({ranks_.size(), mine.size()});
+  const Tensor found =
+      send_raw(mine, {ranks_.size() * mine.size()},
+               {Kind::all_gather, Wire::float64, Combine::sum, nullptr, nullptr, mine.size()},
+               ranks_, {"DataParallel", "parts"}, caller)
+          .reshape({ranks_.size(), mine.size()});
   if (static_cast<bool>(any(found(all, 0) > 0))) return false;
   if (norm <= 0) return true;
   const Tensor shared = found(all, 2), first = shared(0);

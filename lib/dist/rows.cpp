@@ -104,8 +104,8 @@ std::vector<RowGradient> mean_rows(const World& world, const std::vector<Variabl
     const RowGradient sum = reel::detail::sum_rows(gather(sent.rows), gather(sent.values));
     // Few numbers of rows, whatever ranks read: a trace has a path for each.
     const auto many = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)));
-    const RowGradient few = padded(sum, std::min(many * world.size(), shape[0]), shape, dtype,
-                                   x.device());
+    const RowGradient few =
+        padded(sum, std::min(many * world.size(), shape[0]), shape, dtype, x.device());
     means.push_back({mean(few.values), few.rows.to(x.device())});
   }
   return means;

@@ -34,7 +34,6 @@ Shares& shares_of(const OpCall& call) {
     fail<Error>(call.caller(), own_name, "replicas", "a DataParallel that lives", "none");
   return *shares;
 }
-/// For a gradient that outlives the call: a trace must not find its own tensors there.
 Tensor copy_of(const Tensor& x, Caller caller) {
   return x.defined() ? contiguous_copy(*Access::body(x), caller) : x;
 }
@@ -53,13 +52,14 @@ bool Shares::is_alone(Caller caller) {
 
 Tensors run_put(const OpCall& call) {
   Shares& shares = shares_of(call);
+  // A gradient that outlives the call: a capture must not find its own tensors there.
+  const bool copies = is_intercepted() && !call.integer("sends");
   const InterceptorPause inside;
   const auto variable = static_cast<std::size_t>(call.integer("variable"));
   RowGradient x{call.input(0), call.input_count() > 1 ? call.input(1) : Tensor()};
   if (call.integer("first")) shares.begin_loss(call.caller());
-  if (!call.integer("sends"))
-    x = {copy_of(x.values, call.caller()), copy_of(x.rows, call.caller())};
-  else if (shares.put_early(variable, x, call.caller()))
+  if (copies) x = {copy_of(x.values, call.caller()), copy_of(x.rows, call.caller())};
+  if (call.integer("sends") && shares.put_early(variable, x, call.caller()))
     return zeros({}, {}, call.caller());
   shares.waiting.emplace_back(variable, std::move(x));
   return zeros({}, {}, call.caller());
@@ -132,8 +132,8 @@ std::vector<Tensor> Shares::finish(Caller caller) {
 /// A gradient of a sparse Variable, after the trace has asked for the number of its rows.
 Tensors run_rows(const OpCall& call) {
   Shares& shares = shares_of(call);
-  const RowGradient x = std::exchange(shares.rows[static_cast<std::size_t>(call.integer("number"))],
-                                      {});
+  const RowGradient x =
+      std::exchange(shares.rows[static_cast<std::size_t>(call.integer("number"))], {});
   if (x.rows.defined()) return {x.values, x.rows};
   return x.values;
 }

@@ -26,7 +26,7 @@ struct UserOp {
   std::optional<Op> op;  // of register_op()
   detail::Function<Tensors(const OpCall&)> function;
   detail::Function<Tensors(const OpCall&, const Tensors&)> gradient;
-  bool is_kernel = false;               // the function
+  bool is_kernel = false;  // the function
   bool has_effects = false;
   std::vector<std::string> asked = {};  // names of attributes that its functions have read
   std::uint64_t read_inputs = 0;        // bit i: its functions have read input i

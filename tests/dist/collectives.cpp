@@ -201,7 +201,7 @@ TEST_CASE("ranks that call different collectives are told so", "[cpu][dist]") {
         }).find("different numbers of elements") != std::string::npos);
 }
 
-TEST_CASE("a traced function with a collective runs eagerly", "[cpu][dist]") {
+TEST_CASE("a traced function with a collective gives the sum of each call", "[cpu][dist]") {
   dist::run_local(2, [](World& world) {
     auto f = trace([&](Tensor x) { return dist::all_reduce(x * 2, world); });
     for (int i = 0; i < 4; ++i) {

@@ -234,7 +234,8 @@ TEST_CASE("rows of an embedding are exchanged as rows", "[cpu][dist]") {
         optim::Adam own(parameters(two), {.learning_rate = 0.05});
         dist::DataParallel replicas(world, own);
         for (int step = 0; step < 4; ++step) {
-          const std::int64_t from = world.rank() * share, end = ranks == 1 ? 2 * share : from + share;
+          const std::int64_t from = world.rank() * share,
+                             end = ranks == 1 ? 2 * share : from + share;
           {
             GradientTape tape;
             replicas.accumulate(tape, loss_of(two, rows_of(step, from, from + 1)));

@@ -68,24 +68,23 @@ void compare(std::int64_t ranks, const F& run) {
   const auto mine = [&](World& world) -> Bits& {
     return eager[static_cast<std::size_t>(world.rank())];
   };
-  dist::run_local(
-      ranks, [&](World& world) { mine(world) = run(world, Tracing()); }, {.timeout = 20});
+  dist::run_local(ranks, [&](World& world) { mine(world) = run(world, Tracing()); },
+                  {.timeout = 20});
   for (const std::vector<int>& mix : mixes)
     for (const double verify : {0.01, 1.0})
-      dist::run_local(
-          ranks,
-          [&](World& world) {
-            const int first = mix[static_cast<std::size_t>(world.rank())];
-            const Bits found = run(world, Tracing{first, verify});
-            require(found.size() == mine(world).size(), "numbers");
-            for (std::size_t i = 0; i < found.size(); ++i)
-              require(found[i] == mine(world)[i],
-                      "number " + std::to_string(i) + " of rank " + std::to_string(world.rank()) +
-                          ", which traces from call " + std::to_string(first) + ": " +
-                          std::to_string(found[i]) + ", of eager ranks " +
-                          std::to_string(mine(world)[i]));
-          },
-          {.timeout = 20});
+      dist::run_local(ranks,
+                      [&](World& world) {
+                        const int first = mix[static_cast<std::size_t>(world.rank())];
+                        const Bits found = run(world, Tracing{first, verify});
+                        require(found.size() == mine(world).size(), "numbers");
+                        for (std::size_t i = 0; i < found.size(); ++i)
+                          require(found[i] == mine(world)[i],
+                                  "number " + std::to_string(i) + " of rank " +
+                                      std::to_string(world.rank()) + ", which traces from call " +
+                                      std::to_string(first) + ": " + std::to_string(found[i]) +
+                                      ", of eager ranks " + std::to_string(mine(world)[i]));
+                      },
+                      {.timeout = 20});
 }
 
 struct Net {
@@ -128,8 +127,7 @@ TEST_CASE("a step that a LossScaler leaves out in a trace advances nothing", "[c
           // One rank has an infinite gradient.
           const bool infinite = call % 7 == 3 && call % ranks == world.rank();
           left_out += call % 7 == 3;
-          const Tensor x = data(world.rank(), call),
-                       factor = tensor(infinite ? HUGE_VALF : 1.0f);
+          const Tensor x = data(world.rank(), call), factor = tensor(infinite ? HUGE_VALF : 1.0f);
           call >= tracing.first ? traced(x, factor) : step(x, factor);
         }
         tracing.check(traced);
@@ -174,13 +172,13 @@ TEST_CASE("losses that add up in a trace have the bits of eager ones", "[cpu][di
                        z = data(world.rank(), call + 99, 3);
           const bool traces = call >= tracing.first;
           if (call % 5 == 4) {  // one loss
-            traces && way != 2 ? traced_end(x) : end(x);
+            traces&& way != 2 ? traced_end(x) : end(x);
           } else if (way == 0) {
             traces ? traced(x, y, z) : whole(x, y, z);
           } else {
-            traces && way < 3 ? traced_add(x) : add(x);
-            traces && way < 3 ? traced_add(y) : add(y);
-            traces && way != 2 ? traced_end(z) : end(z);
+            traces&& way < 3 ? traced_add(x) : add(x);
+            traces&& way < 3 ? traced_add(y) : add(y);
+            traces&& way != 2 ? traced_end(z) : end(z);
           }
         }
         if (way == 0) tracing.check(traced);
@@ -214,8 +212,8 @@ TEST_CASE("trees of micro-batches in a trace have the bits of eager ones", "[cpu
       };
       auto traced = tracing(step);
       for (int call = 0; call < calls; ++call) {
-        const Tensor x =
-            data(0, call, 3 * micro_batches).reshape({micro_batches, 3, 3})(range(from, from + share));
+        const Tensor x = data(0, call, 3 * micro_batches)
+                             .reshape({micro_batches, 3, 3})(range(from, from + share));
         call >= tracing.first ? traced(x) : step(x);
       }
       tracing.check(traced);
@@ -233,8 +231,8 @@ TEST_CASE("ranks without examples join in a trace", "[cpu][dist]") {
       Net net;
       optim::Adam adam(parameters(net), {.learning_rate = 0.02});
       optim::LossScaler scaler({.scale = 64, .interval = 3});
-      dist::DataParallel replicas(
-          world, adam, {.bucket_bytes = 64, .scaler = scales ? &scaler : nullptr});
+      dist::DataParallel replicas(world, adam,
+                                  {.bucket_bytes = 64, .scaler = scales ? &scaler : nullptr});
       std::int64_t taken = 0;
       const auto learn = [&](const Tensor& x) {
         GradientTape tape;
@@ -370,11 +368,10 @@ TEST_CASE("parts of a model learn in a trace as eager ones", "[cpu][dist]") {
         auto traced = tracing(step);
         for (int call = 0; call < calls; ++call) {
           const bool infinite = how == How::scales && call % 7 == 3;
-          const Tensor words = (arange(0, 8).reshape({2, 4}) * (3 + call) +
-                                mesh.axis("batch").rank()) % 12;
+          const Tensor words =
+              (arange(0, 8).reshape({2, 4}) * (3 + call) + mesh.axis("batch").rank()) % 12;
           const Tensor factor = tensor(infinite ? HUGE_VALF : 1.0f);
-          const bool stepped =
-              call >= tracing.first ? traced(words, factor) : step(words, factor);
+          const bool stepped = call >= tracing.first ? traced(words, factor) : step(words, factor);
           require(stepped == !infinite, "whether the step is taken");
         }
         tracing.check(traced);
@@ -417,17 +414,18 @@ TEST_CASE("a loss that an exception has left does not count in the next traced s
       [](World& world) {
         const Variable w("w", ones({3})), u("u", ones({3}));
         optim::SGD sgd({w, u}, {.learning_rate = 0.1});
-        dist::DataParallel replicas(
-            world, sgd, {.sum = dist::Sum::ordered, .unconnected = Unconnected::zero});
+        dist::DataParallel replicas(world, sgd,
+                                    {.sum = dist::Sum::ordered, .unconnected = Unconnected::zero});
         auto step = trace([&](const Tensor& x) {
           GradientTape tape;
           // The gradient of u is complete before the one of w, which fails for an odd number.
           Tensor y = w * x;
-          if (bool(x(0) > 5)) y = custom_gradient([](const Tensor& given) {
-                                return std::pair{stop_gradient(given), [](const Tensor&) -> Tensor {
-                                                   throw Error("a gradient that fails");
-                                                 }};
-                              })(y);
+          if (bool(x(0) > 5))
+            y = custom_gradient([](const Tensor& given) {
+              return std::pair{stop_gradient(given), [](const Tensor&) -> Tensor {
+                                 throw Error("a gradient that fails");
+                               }};
+            })(y);
           replicas.step(tape, sum(bool(x(1) > 0) ? y + u : y));
         });
         for (int call = 0; call < 12; ++call) {
@@ -468,29 +466,29 @@ TEST_CASE("a capture that fails sends what a replay sends", "[cpu][dist]") {
 
 TEST_CASE("a check that finds a change sends nothing", "[cpu][dist]") {
   for (const std::vector<int>& mix : mixes)
-    dist::run_local(
-        3,
-        [&](World& world) {
-          seed(11);
-          Net net;
-          optim::SGD sgd(parameters(net), {.learning_rate = 0.02});
-          dist::DataParallel replicas(world, sgd, {.bucket_bytes = 64});
-          double goal = 0;  // in no Variable
-          const auto step = [&](const Tensor& x) {
-            GradientTape tape;
-            replicas.step(tape, mean(square(net(x) - goal)));
-            return dist::all_reduce(net(x), world);
-          };
-          auto traced = trace(step);
-          for (int call = 0; call < calls; ++call) {
-            goal = call < 20 ? 0.3 : -0.2;
-            const Tensor x = data(world.rank(), call);
-            call >= mix[static_cast<std::size_t>(world.rank())] ? traced(x) : step(x);
-            require(replicas.steps() == call + 1, "steps");
-            const Tensor w = net.a.weight.value();
-            require(equal(dist::broadcast(w, world), w), "all ranks have the same weights");
-          }
-        },
-        {.timeout = 5});
+    dist::run_local(3,
+                    [&](World& world) {
+                      seed(11);
+                      Net net;
+                      optim::SGD sgd(parameters(net), {.learning_rate = 0.02});
+                      dist::DataParallel replicas(world, sgd, {.bucket_bytes = 64});
+                      double goal = 0;  // in no Variable
+                      const auto step = [&](const Tensor& x) {
+                        GradientTape tape;
+                        replicas.step(tape, mean(square(net(x) - goal)));
+                        return dist::all_reduce(net(x), world);
+                      };
+                      auto traced = trace(step);
+                      for (int call = 0; call < calls; ++call) {
+                        goal = call < 20 ? 0.3 : -0.2;
+                        const Tensor x = data(world.rank(), call);
+                        call >= mix[static_cast<std::size_t>(world.rank())] ? traced(x) : step(x);
+                        require(replicas.steps() == call + 1, "steps");
+                        const Tensor w = net.a.weight.value();
+                        require(equal(dist::broadcast(w, world), w),
+                                "all ranks have the same weights");
+                      }
+                    },
+                    {.timeout = 5});
 }
 }  // namespace reel::tests

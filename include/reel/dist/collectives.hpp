@@ -18,7 +18,8 @@ struct BroadcastOptions {
 
 // Each has a gradient, which is a collective too: all ranks must compute it. The gradient is that
 // of the sum of what the ranks compute gradients of. In a world of one rank they return x. Inside
-// of trace() they run eagerly. They throw DistError (see World) and, if x is undefined, Error.
+// of trace() each replay calls them, and a check of it takes its results. They throw DistError (see
+// World) and, if x is undefined, Error.
 
 /// The sum, mean, largest or smallest of x of all ranks, element by element. The result has the
 /// shape and dtype of x. Numbers of int32, int64 and the floating dtypes; halves are added in

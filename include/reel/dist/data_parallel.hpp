@@ -136,7 +136,8 @@ class REEL_API Replicas : public optim::Optimizer, public io::detail::Ranks {
 ///
 /// Checkpoints have it in the optimizer's place, and the form of one process: rank 0 writes them,
 /// and any number of ranks resumes. fit() takes it for its optimizer. The World must have no other
-/// user that calls collectives on another thread. Inside of trace() it runs eagerly.
+/// user that calls collectives on another thread. Inside of trace() a replay sends what an eager
+/// step sends, and a check of it sends nothing.
 /// Throws Error for options out of range, and for .clip_norm or .scaler with parts of Variables in
 /// a World that no Mesh has made. With .clip_norm, step() throws DistError if a Variable that is no
 /// part has different gradients along another axis of the Mesh.
