@@ -15,7 +15,7 @@
 #include "lib/body/text.hpp"
 #include "lib/dist/send.hpp"
 #include "lib/flow/interceptor.hpp"
-#include "lib/gate/call_view.hpp"
+#include "lib/gate/effects.hpp"
 #include "lib/tensor/raw.hpp"
 
 namespace reel::dist {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of a DataParallel inside of a trace: ops, which a replay runs and a check does not. They do
 // what an eager step does, so the messages of ranks with and without a trace are equal.
+#include <cstring>
 #include <utility>
 
 #include <reel/op.hpp>
 #include <reel/ops.hpp>
 
-#include "lib/body/access.hpp"
 #include "lib/dist/shares.hpp"
 #include "lib/flow/interceptor.hpp"
-#include "lib/gate/call_kernel.hpp"
+#include "lib/tensor/raw.hpp"
 
 namespace reel::dist::detail {
 namespace {
@@ -35,7 +35,13 @@ Shares& shares_of(const OpCall& call) {
   return *shares;
 }
 Tensor copy_of(const Tensor& x, Caller caller) {
-  return x.defined() ? contiguous_copy(*Access::body(x), caller) : x;
+  if (!x.defined()) return x;
+  const void* first = nullptr;
+  const Tensor host = reel::detail::contiguous_host(x, x.dtype(), &first, own_name, caller);
+  const RawTensor copy = raw_tensor(x.dtype(), x.shape());
+  if (!copy.tensor.defined()) fail_memory(caller, own_name);
+  if (copy.bytes) std::memcpy(copy.elements, first, copy.bytes);
+  return copy.tensor.to(x.device(), caller);
 }
 }  // namespace
 

@@ -22,10 +22,6 @@ Tensors call_user_gradient(const CallView& call, const Tensors& upstream);
 /// Whether calls on this device run a user's function or kernel. A kernel for an op of the library
 /// is for the CPU.
 bool runs_user_code(const Op& op, Device device);
-/// Says that this op of register_op() has effects besides its results: a call of a traced function
-/// that a replay has begun does not call it again, whatever its inputs are then.
-void set_effects(std::string_view name);
-bool has_effects(const Op& op);
 /// Whether register_kernel() gave the op what it runs.
 bool has_user_kernel(const Op& op);
 }  // namespace reel

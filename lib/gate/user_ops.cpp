@@ -10,6 +10,7 @@
 
 #include "lib/flow/context.hpp"
 #include "lib/gate/call_view.hpp"
+#include "lib/gate/effects.hpp"
 #include "lib/pool/process.hpp"
 
 namespace reel {

@@ -9,6 +9,7 @@
 #include "lib/body/live.hpp"
 #include "lib/gate/call_view.hpp"
 #include "lib/gate/devices.hpp"
+#include "lib/gate/effects.hpp"
 #include "lib/table/entries.hpp"
 #include "lib/table/options/random.hpp"
 #include "lib/trace/check.hpp"

@@ -489,6 +489,6 @@ TEST_CASE("a check that finds a change sends nothing", "[cpu][dist]") {
                                 "all ranks have the same weights");
                       }
                     },
-                    {.timeout = 5});
+                    {.timeout = 20});
 }
 }  // namespace reel::tests
