@@ -19,7 +19,7 @@ namespace {
 using dist::DataParallelOptions;
 using dist::World;
 
-constexpr int calls = 30, never = calls;
+constexpr int calls = 26, never = calls;
 void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
@@ -70,21 +70,20 @@ void compare(std::int64_t ranks, const F& run) {
   };
   dist::run_local(ranks, [&](World& world) { mine(world) = run(world, Tracing()); },
                   {.timeout = 20});
-  for (const std::vector<int>& mix : mixes)
-    for (const double verify : {0.01, 1.0})
-      dist::run_local(ranks,
-                      [&](World& world) {
-                        const int first = mix[static_cast<std::size_t>(world.rank())];
-                        const Bits found = run(world, Tracing{first, verify});
-                        require(found.size() == mine(world).size(), "numbers");
-                        for (std::size_t i = 0; i < found.size(); ++i)
-                          require(found[i] == mine(world)[i],
-                                  "number " + std::to_string(i) + " of rank " +
-                                      std::to_string(world.rank()) + ", which traces from call " +
-                                      std::to_string(first) + ": " + std::to_string(found[i]) +
-                                      ", of eager ranks " + std::to_string(mine(world)[i]));
-                      },
-                      {.timeout = 20});
+  for (std::size_t mix = 0; mix < mixes.size(); ++mix)
+    dist::run_local(ranks,
+                    [&](World& world) {
+                      const int first = mixes[mix][static_cast<std::size_t>(world.rank())];
+                      const Bits found = run(world, Tracing{first, mix % 2 ? 1.0 : 0.01});
+                      require(found.size() == mine(world).size(), "numbers");
+                      for (std::size_t i = 0; i < found.size(); ++i)
+                        require(found[i] == mine(world)[i],
+                                "number " + std::to_string(i) + " of rank " +
+                                    std::to_string(world.rank()) + ", which traces from call " +
+                                    std::to_string(first) + ": " + std::to_string(found[i]) +
+                                    ", of eager ranks " + std::to_string(mine(world)[i]));
+                    },
+                    {.timeout = 20});
 }
 
 struct Net {
@@ -101,92 +100,94 @@ Tensor cost(const Net& net, const Tensor& x) { return mean(square(net(x) - 0.3))
 
 TEST_CASE("a step that a LossScaler leaves out in a trace advances nothing", "[cpu][dist]") {
   const auto steps_of = [](const Variable& x) { return x.value().item<std::int64_t>(); };
-  for (const bool shards : {false, true})
-    for (const std::int64_t ranks : {1, 3})
-      compare(ranks, [&](World& world, const Tracing& tracing) {
-        seed(11);
-        Net net;
-        optim::Adam adam(parameters(net), {.learning_rate = 0.02});
-        optim::Schedule schedule(adam, optim::exponential_decay(0.9));
-        optim::LossScaler scaler({.scale = 64, .interval = 3, .clip_norm = 0.5});
-        dist::DataParallel replicas(
-            world, adam, {.bucket_bytes = 64, .scaler = &scaler, .shard_optimizer = shards});
-        const nn::Dropout dropout(0.2);
-        const Variable draws("draws", zeros({}));
-        seed(static_cast<std::uint64_t>(20 + world.rank()));
-        const auto step = [&](const Tensor& x, const Tensor& factor) {
-          GradientTape tape;
-          const Tensor loss = cost(net, dropout(x)) * factor;
-          if (!replicas.step(tape, loss, {.examples = 1 + world.rank()})) return;
-          schedule.step();
-          draws.assign(random::uniform({}));
-        };
-        auto traced = tracing(step);
-        int left_out = 0;
-        for (int call = 0; call < calls; ++call) {
-          // One rank has an infinite gradient.
-          const bool infinite = call % 7 == 3 && call % ranks == world.rank();
-          left_out += call % 7 == 3;
-          const Tensor x = data(world.rank(), call), factor = tensor(infinite ? HUGE_VALF : 1.0f);
-          call >= tracing.first ? traced(x, factor) : step(x, factor);
-        }
-        tracing.check(traced);
-        for (const std::int64_t steps :
-             {replicas.steps(), steps_of(adam.steps()), steps_of(schedule.steps())})
-          require(steps == calls - left_out, "steps that were taken");
-        Bits bits;
-        for (const Variable& x : parameters(net)) append(bits, x);
-        for (const Variable& x : {scaler.factor, scaler.good_steps, draws, adam.learning_rate()})
-          append(bits, x);
-        return bits;
-      });
+  for (const std::int64_t ranks : {1, 3})
+    for (const bool shards : {false, true})
+      if (!shards || ranks > 1)
+        compare(ranks, [&](World& world, const Tracing& tracing) {
+          seed(11);
+          Net net;
+          optim::Adam adam(parameters(net), {.learning_rate = 0.02});
+          optim::Schedule schedule(adam, optim::exponential_decay(0.9));
+          optim::LossScaler scaler({.scale = 64, .interval = 3, .clip_norm = 0.5});
+          dist::DataParallel replicas(
+              world, adam, {.bucket_bytes = 64, .scaler = &scaler, .shard_optimizer = shards});
+          const nn::Dropout dropout(0.2);
+          const Variable draws("draws", zeros({}));
+          seed(static_cast<std::uint64_t>(20 + world.rank()));
+          const auto step = [&](const Tensor& x, const Tensor& factor) {
+            GradientTape tape;
+            const Tensor loss = cost(net, dropout(x)) * factor;
+            if (!replicas.step(tape, loss, {.examples = 1 + world.rank()})) return;
+            schedule.step();
+            draws.assign(random::uniform({}));
+          };
+          auto traced = tracing(step);
+          int left_out = 0;
+          for (int call = 0; call < calls; ++call) {
+            // One rank has an infinite gradient.
+            const bool infinite = call % 7 == 3 && call % ranks == world.rank();
+            left_out += call % 7 == 3;
+            const Tensor x = data(world.rank(), call), factor = tensor(infinite ? HUGE_VALF : 1.0f);
+            call >= tracing.first ? traced(x, factor) : step(x, factor);
+          }
+          tracing.check(traced);
+          for (const std::int64_t steps :
+               {replicas.steps(), steps_of(adam.steps()), steps_of(schedule.steps())})
+            require(steps == calls - left_out, "steps that were taken");
+          Bits bits;
+          for (const Variable& x : parameters(net)) append(bits, x);
+          for (const Variable& x : {scaler.factor, scaler.good_steps, draws, adam.learning_rate()})
+            append(bits, x);
+          return bits;
+        });
 }
 
 TEST_CASE("losses that add up in a trace have the bits of eager ones", "[cpu][dist]") {
   // 0: one function adds two losses and takes the step; 1: a function each; 2: a function adds, and
   // the step is eager; 3: it is the other way round.
   for (const int way : {0, 1, 2, 3})
-    for (const std::int64_t ranks : {1, 2, 3})
-      compare(ranks, [&](World& world, const Tracing& tracing) {
-        seed(11);
-        Net net;
-        optim::Adam adam(parameters(net), {.learning_rate = 0.02});
-        dist::DataParallel replicas(world, adam, {.bucket_bytes = 64, .clip_norm = 0.05});
-        const auto add = [&](const Tensor& x) {
-          GradientTape tape;
-          replicas.accumulate(tape, cost(net, x), {.examples = x.shape()[0]});
-        };
-        const auto end = [&](const Tensor& x) {
-          GradientTape tape;
-          replicas.step(tape, cost(net, x), {.examples = x.shape()[0]});
-        };
-        const auto whole = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
-          add(x);
-          add(y);
-          end(z);
-        };
-        auto traced = tracing(whole);
-        auto traced_add = tracing(add), traced_end = tracing(end);
-        for (int call = 0; call < calls; ++call) {
-          const Tensor x = data(world.rank(), call, 2), y = data(world.rank(), call + 50, 5),
-                       z = data(world.rank(), call + 99, 3);
-          const bool traces = call >= tracing.first;
-          if (call % 5 == 4) {  // one loss
-            traces&& way != 2 ? traced_end(x) : end(x);
-          } else if (way == 0) {
-            traces ? traced(x, y, z) : whole(x, y, z);
-          } else {
-            traces&& way < 3 ? traced_add(x) : add(x);
-            traces&& way < 3 ? traced_add(y) : add(y);
-            traces&& way != 2 ? traced_end(z) : end(z);
+    for (const std::int64_t ranks : {1, 3})
+      if (way == 0 || ranks > 1)
+        compare(ranks, [&](World& world, const Tracing& tracing) {
+          seed(11);
+          Net net;
+          optim::Adam adam(parameters(net), {.learning_rate = 0.02});
+          dist::DataParallel replicas(world, adam, {.bucket_bytes = 64, .clip_norm = 0.05});
+          const auto add = [&](const Tensor& x) {
+            GradientTape tape;
+            replicas.accumulate(tape, cost(net, x), {.examples = x.shape()[0]});
+          };
+          const auto end = [&](const Tensor& x) {
+            GradientTape tape;
+            replicas.step(tape, cost(net, x), {.examples = x.shape()[0]});
+          };
+          const auto whole = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
+            add(x);
+            add(y);
+            end(z);
+          };
+          auto traced = tracing(whole);
+          auto traced_add = tracing(add), traced_end = tracing(end);
+          for (int call = 0; call < calls; ++call) {
+            const Tensor x = data(world.rank(), call, 2), y = data(world.rank(), call + 50, 5),
+                         z = data(world.rank(), call + 99, 3);
+            const bool traces = call >= tracing.first;
+            if (call % 5 == 4) {  // one loss
+              traces&& way != 2 ? traced_end(x) : end(x);
+            } else if (way == 0) {
+              traces ? traced(x, y, z) : whole(x, y, z);
+            } else {
+              traces&& way < 3 ? traced_add(x) : add(x);
+              traces&& way < 3 ? traced_add(y) : add(y);
+              traces&& way != 2 ? traced_end(z) : end(z);
+            }
           }
-        }
-        if (way == 0) tracing.check(traced);
-        if (way == 1 || way == 2) tracing.check(traced_add);
-        if (way == 1 || way == 3) tracing.check(traced_end);
-        require(replicas.steps() == calls, "steps");
-        return bits_of(net, adam);
-      });
+          if (way == 0) tracing.check(traced);
+          if (way == 1 || way == 2) tracing.check(traced_add);
+          if (way == 1 || way == 3) tracing.check(traced_end);
+          require(replicas.steps() == calls, "steps");
+          return bits_of(net, adam);
+        });
 }
 
 TEST_CASE("trees of micro-batches in a trace have the bits of eager ones", "[cpu][dist]") {
@@ -293,46 +294,47 @@ TEST_CASE("rows of tables in a trace have the bits of eager ones", "[cpu][dist]"
       {}, {.clip_norm = 0.01}, {.sum = dist::Sum::ordered}, {.shard_optimizer = true}};
   for (const DataParallelOptions& options : all)
     for (const std::int64_t ranks : {1, 3})
-      compare(ranks, [&](World& world, const Tracing& tracing) {
-        seed(3);
-        Words words;
-        optim::Adam adam(parameters(words), {.learning_rate = 0.05});
-        dist::DataParallel replicas(world, adam, options);
-        const auto loss_of = [&](const Tensor& ids) {
-          return mean(square(words.head(words.table(ids) + words.other(ids % 7)) - 1));
-        };
-        const auto step = [&](const Tensor& ids) {
-          GradientTape tape;
-          replicas.step(tape, loss_of(ids), {.examples = ids.size()});
-        };
-        const auto two = [&](const Tensor& ids, const Tensor& more) {
-          {
+      if (&options == all || ranks > 1)
+        compare(ranks, [&](World& world, const Tracing& tracing) {
+          seed(3);
+          Words words;
+          optim::Adam adam(parameters(words), {.learning_rate = 0.05});
+          dist::DataParallel replicas(world, adam, options);
+          const auto loss_of = [&](const Tensor& ids) {
+            return mean(square(words.head(words.table(ids) + words.other(ids % 7)) - 1));
+          };
+          const auto step = [&](const Tensor& ids) {
             GradientTape tape;
-            replicas.accumulate(tape, loss_of(ids), {.examples = ids.size()});
+            replicas.step(tape, loss_of(ids), {.examples = ids.size()});
+          };
+          const auto two = [&](const Tensor& ids, const Tensor& more) {
+            {
+              GradientTape tape;
+              replicas.accumulate(tape, loss_of(ids), {.examples = ids.size()});
+            }
+            GradientTape tape;
+            replicas.step(tape, loss_of(more), {.examples = more.size()});
+          };
+          auto traced = tracing(step);
+          auto traced_two = tracing(two);
+          for (int call = 0; call < calls; ++call) {
+            // Lengths differ between ranks and calls.
+            const std::int64_t length = call % 4 == 3 ? 20 : 3 + (call / 2 + world.rank()) % 3;
+            const Tensor ids = (arange(0, length) * (7 + world.rank()) + call * 5) % 40;
+            const Tensor more = (arange(0, 4) * 3 + call + world.rank()) % 40;
+            const bool traces = call >= tracing.first;
+            if (call % 3 == 1)
+              traces ? traced_two(ids, more) : two(ids, more);
+            else
+              traces ? traced(ids) : step(ids);
           }
-          GradientTape tape;
-          replicas.step(tape, loss_of(more), {.examples = more.size()});
-        };
-        auto traced = tracing(step);
-        auto traced_two = tracing(two);
-        for (int call = 0; call < calls; ++call) {
-          // Lengths differ between ranks and calls.
-          const std::int64_t length = call % 4 == 3 ? 20 : 3 + (call / 2 + world.rank()) % 3;
-          const Tensor ids = (arange(0, length) * (7 + world.rank()) + call * 5) % 40;
-          const Tensor more = (arange(0, 4) * 3 + call + world.rank()) % 40;
-          const bool traces = call >= tracing.first;
-          if (call % 3 == 1)
-            traces ? traced_two(ids, more) : two(ids, more);
-          else
-            traces ? traced(ids) : step(ids);
-        }
-        tracing.check(traced);
-        tracing.check(traced_two);
-        require(replicas.steps() == calls, "steps");
-        Bits bits;
-        for (const Variable& x : parameters(words)) append(bits, x);
-        return bits;
-      });
+          tracing.check(traced);
+          tracing.check(traced_two);
+          require(replicas.steps() == calls, "steps");
+          Bits bits;
+          for (const Variable& x : parameters(words)) append(bits, x);
+          return bits;
+        });
 }
 
 TEST_CASE("parts of a model learn in a trace as eager ones", "[cpu][dist]") {
@@ -348,7 +350,7 @@ TEST_CASE("parts of a model learn in a trace as eager ones", "[cpu][dist]") {
   enum class How { plain, clips, scales };
   for (const How how : {How::plain, How::clips, How::scales})
     for (const auto& [rows, columns] :
-         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 2}, {2, 2}, {1, 4}})
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 2}, {2, 2}})
       compare(rows * columns, [&, rows = rows, columns = columns](World& world,
                                                                   const Tracing& tracing) {
         const dist::Mesh mesh(world, {.axes = {{"batch", rows}, {"hidden", columns}}});
@@ -480,7 +482,7 @@ TEST_CASE("a check that finds a change sends nothing", "[cpu][dist]") {
                       };
                       auto traced = trace(step);
                       for (int call = 0; call < calls; ++call) {
-                        goal = call < 20 ? 0.3 : -0.2;
+                        goal = call < 18 ? 0.3 : -0.2;
                         const Tensor x = data(world.rank(), call);
                         call >= mix[static_cast<std::size_t>(world.rank())] ? traced(x) : step(x);
                         require(replicas.steps() == call + 1, "steps");
