@@ -19,7 +19,7 @@ namespace {
 using dist::DataParallelOptions;
 using dist::World;
 
-constexpr int calls = 26, never = calls;
+constexpr int calls = 30, never = calls;
 void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error(what);
 }
