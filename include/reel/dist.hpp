@@ -3,5 +3,6 @@
 #pragma once
 #include <reel/dist/collectives.hpp>
 #include <reel/dist/data_parallel.hpp>
+#include <reel/dist/latest.hpp>
 #include <reel/dist/mesh.hpp>
 #include <reel/dist/world.hpp>

@@ -62,6 +62,9 @@ void Shares::check_options(Caller caller) const {
   if (options.send_as == DType::bfloat16 && options.sum != Sum::fast)
     fail<Error>(caller, own_name, "options.send_as", "float32 for ordered and tree sums",
                 "bfloat16");
+  if (options.shard_optimizer && world.state().survives)
+    fail<Error>(caller, own_name, "options.shard_optimizer", "false in a World with .survive",
+                "true", "The state of a rank that dies would be lost.");
   if (options.sum == Sum::tree && options.micro_batches < world.size())
     fail<Error>(caller, own_name, "options.micro_batches",
                 "one for each of " + to_text(world.size()) + " ranks, or more",

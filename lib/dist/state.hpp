@@ -24,13 +24,19 @@ class Lane;
 struct WorldState : Numbered<WorldState> {
   WorldState(EngineTable engine, std::shared_ptr<Board> board, WorldOptions options);
   ~WorldState();
-  /// Writes why, and ends this process, and the others as far as MPI can.
+  /// Writes why, and ends this process, and the others as far as MPI can, unless they survive.
   [[noreturn]] void end_all();
+  /// It cannot be used any more. The first reason counts.
+  void give_up(std::string_view why);
+  bool has_failed() const { return __atomic_load_n(&failed, __ATOMIC_ACQUIRE); }
+  /// How ranks go on without one that has died; null without .survive.
+  const Survival* survival() const { return survives ? engine.survival : nullptr; }
   /// Makes the device's engine. -1: the GPU is that of the number of this rank on its host.
   void open_device(int index, Caller caller);
   std::int64_t references = 1;
   EngineTable engine;
   double timeout;
+  bool survives;
   std::shared_ptr<Board> shared_board;  // of all ranks that are threads
   Board& board;
   std::int64_t step = 0;        // of the last DataParallel that took one, for errors
@@ -45,6 +51,9 @@ struct WorldState : Numbered<WorldState> {
   int device_index = -1;
   Lane* device = nullptr;    // of its public collectives
   std::string failure = {};  // why it cannot be used any more
+  char failed = 0;           // atomic
+  bool disagreed = false;    // barrier() has thrown on all ranks that live
+  bool shrunk = false;       // there is a World of the ranks that live
   pid_t process = ::getpid();
   pthread_t thread = ::pthread_self();
   char is_stopped = 0;  // in a debugger; atomic
@@ -71,6 +80,12 @@ class Lane {
   void start(const Message& message, const CallName& name, Caller caller);
   /// Whether the oldest call that has started has ended; its request is gone then.
   bool test(const CallName& name, Caller caller);
+  /// With .survive: returns on all ranks that live, or throws on all of them.
+  void barrier(Caller caller);
+  /// With .survive: whether all ranks that live say yes, and if `complete`, none has died.
+  bool agree(bool yes, bool complete, const CallName& name, Caller caller);
+  /// With .survive: the engine of the ranks that live.
+  EngineTable shrink(const CallName& name, Caller caller);
   /// Throws DistError: the others have not come for so long.
   [[noreturn]] void fail_late(const CallName& name, Caller caller);
   std::size_t running() const { return requests_.size(); }
@@ -84,13 +99,21 @@ class Lane {
 
  private:
   friend struct Watchdog;
-  /// Other ranks that are threads, and the device, get no more data from this rank.
+  /// Other ranks that are threads, and the device, get no more data from this rank. With .survive,
+  /// no call of this World is running afterwards on any rank.
   void abandon();
+  /// With .survive, after all channels were revoked: waits until no call is running.
+  void drain();
+  /// Around a call that may block inside of MPI: the watchdog ends the process if it is late.
+  void enter(const CallName& name, Caller caller);
+  void leave();
   /// The ranks that are late, in words.
   struct Late {
     std::string ranks, got;
   };
-  Late late() const;
+  Late late(const std::vector<int>& dead = {}) const;
+  std::vector<int> dead() const;
+  std::string place_of(const CallName& name) const;
   std::string advice(const CallName& name) const;
   [[noreturn]] void fail_engine(const char* why, const CallName& name, Caller caller);
   [[noreturn]] void fail_with(const CallName& name, std::string_view argument,
@@ -111,6 +134,7 @@ class Lane {
   double looked_ = 0;      // when it last looked for ranks that are stopped
   int stopped_rank_ = -1;  // the one that stderr names
   const CallName* inside_ = nullptr;
+  bool ends_ = false;  // the process, because inside_ is late
   Caller caller_ = {};
 };
 

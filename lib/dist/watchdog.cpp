@@ -67,6 +67,7 @@ void Watchdog::look(Lane& lane) {
   if (!__atomic_compare_exchange_n(&lane.inside_, &name, nullptr, false, __ATOMIC_ACQ_REL,
                                    __ATOMIC_ACQUIRE))
     return;
+  lane.ends_ = true;
   try {
     lane.fail_late(*name, lane.caller_);
   } catch (const std::exception&) {

@@ -21,6 +21,7 @@
 #include "lib/dist/send.hpp"
 #include "lib/dist/state.hpp"
 #include "lib/dist/watchdog.hpp"
+#include "lib/pool/process.hpp"
 #include "lib/table/backend.hpp"
 
 namespace reel::dist {
@@ -50,6 +51,7 @@ void Pause::operator()() {
 WorldState::WorldState(EngineTable table, std::shared_ptr<Board> of, WorldOptions options)
     : engine(table),
       timeout(options.timeout.value),
+      survives(options.survive && table.ranks > 1),
       shared_board(std::move(of)),
       board(*shared_board) {
   register_steps();
@@ -57,12 +59,18 @@ WorldState::WorldState(EngineTable table, std::shared_ptr<Board> of, WorldOption
 WorldState::~WorldState() {
   delete device;
   delete main;
-  if (!engine.run || process != ::getpid()) return;
-  if (!failure.empty()) end_all();
+  if (!engine.run || process != ::getpid() || shrunk) return;
+  if (has_failed()) end_all();
   if (std::uncaught_exceptions() > 0)
     engine.leave(engine.self);
   else
     board.remove();
+}
+void WorldState::give_up(std::string_view why) {
+  const Locked held(Lock::registration);
+  if (failed) return;
+  failure = why;
+  __atomic_store_n(&failed, 1, __ATOMIC_RELEASE);
 }
 void WorldState::end_all() {
   std::fprintf(stderr, "rank %d: %s\n", engine.rank, failure.c_str());
@@ -70,6 +78,8 @@ void WorldState::end_all() {
   // When a rank aborts, a launcher may drop what ranks have written and it has not read.
   constexpr timespec fifth{0, 200'000'000};
   ::nanosleep(&fifth, nullptr);
+  // Open MPI tells the others of a death, and not of an exit.
+  if (survives) ::raise(SIGKILL);
   // Where MPI does not return: the kernel ends the process.
   ::signal(SIGALRM, SIG_DFL);
   ::alarm(abort_seconds);
@@ -137,11 +147,14 @@ Lane::Lane(WorldState& world, Caller caller, bool on_device)
     if (why) fail_engine(why, name, caller);
     world.main->run({Kind::broadcast, Wire::bytes, {}, nullptr, id, sizeof id}, name, caller);
   }
-  if (!why) why = engine_.open(engine_.self, id, &channel_);
-  if (why) fail_engine(why, name, caller);
+  require_usable(name, caller);
   Watchdog::add(*this);
-  if (!engine_.identify) return;
   try {
+    if (world.survives) enter(name, caller);
+    why = engine_.open(engine_.self, id, &channel_);
+    if (world.survives) leave();
+    if (why) fail_engine(why, name, caller);
+    if (!engine_.identify) return;
     post(name);
     wait_for(name, caller, [&] {
       bool ready = false;
@@ -164,12 +177,17 @@ Lane::~Lane() {
 
 void Lane::give_up() {
   if (requests_.empty()) return;
-  requests_.clear();
-  if (world_.failure.empty()) world_.failure = "a rank has left a collective that it had started";
+  world_.give_up("a rank has left a collective that it had started");
   abandon();
+  requests_.clear();
 }
 
 void Lane::abandon() {
+  if (ends_) return;
+  if (world_.survives) {
+    world_.survival()->revoke(world_.engine.self);
+    drain();
+  }
   for (const EngineTable* const each : {&world_.device_engine, &world_.engine})
     if (each->abort && !each->run) each->abort(each->self);
 }
@@ -178,7 +196,7 @@ void Lane::require_usable(const CallName& name, Caller caller) const {
   if (world_.process != ::getpid())
     fail<DistError>(caller, name.function, "process", "the process that made the World",
                     "a child of fork()");
-  if (!world_.failure.empty())
+  if (world_.has_failed())
     fail<DistError>(caller, name.function, "world", "one with all of its ranks",
                     "one in which a collective has failed");
 }
@@ -201,7 +219,8 @@ void Lane::start(const Message& message, const CallName& name, Caller caller) {
 bool Lane::test(const CallName& name, Caller caller) {
   bool done = false;
   if (const char* const why = engine_.test(channel_, requests_.front(), &done)) {
-    requests_.clear();
+    requests_.erase(requests_.begin());
+    if (!world_.survives) requests_.clear();
     fail_engine(why, name, caller);
   }
   if (done) {
@@ -237,36 +256,45 @@ bool Lane::is_late(const CallName& name, double now, double& end) {
 }
 void Lane::run(const Message& message, const CallName& name, Caller caller) {
   if (!channel_) return;
-  if (!engine_.run) {
+  // A call that has started can be left.
+  if (!engine_.run || world_.survives) {
     start(message, name, caller);
     return wait_for(name, caller, [&] { return test(name, caller); });
   }
   require_usable(name, caller);
+  enter(name, caller);
+  const char* const why = engine_.run(channel_, message);
+  leave();
+  if (why) fail_engine(why, name, caller);
+}
+void Lane::enter(const CallName& name, Caller caller) {
   post(name);
   caller_ = caller;
   __atomic_store_n(&inside_, &name, __ATOMIC_RELEASE);
-  const char* const why = engine_.run(channel_, message);
+}
+void Lane::leave() {
   // The watchdog has taken it: it is about to end the process.
   while (!__atomic_exchange_n(&inside_, nullptr, __ATOMIC_ACQ_REL)) ::pause();
   world_.board.leave(world_.engine.rank, number_);
-  if (why) fail_engine(why, name, caller);
 }
 
-Lane::Late Lane::late() const {
+Lane::Late Lane::late(const std::vector<int>& dead) const {
   constexpr double alive = 1;  // a rank that waits shows more often that it lives
   Late found;
   for (int rank = 0; rank < world_.engine.ranks; ++rank) {
     const Post post = world_.board.read(rank, number_);
-    if (rank == world_.engine.rank || post.call > calls_) continue;
-    const bool stopped = post.call == calls_ && post.waits && post.seconds_ago > alive;
-    if (post.call == calls_ && !stopped) continue;
+    const bool died = std::find(dead.begin(), dead.end(), rank) != dead.end();
+    const bool stopped = !died && post.call == calls_ && post.waits && post.seconds_ago > alive;
+    if (dead.empty() ? rank == world_.engine.rank || (post.call >= calls_ && !stopped) : !died)
+      continue;
     found.ranks += (found.ranks.empty() ? "rank " : ", ") + std::to_string(rank);
     if (!found.got.empty()) continue;
-    found.got = post.call == 0 ? "a rank that has called nothing"
+    found.got = post.call == 0 ? died ? "one that has died" : "a rank that has called nothing"
                 : stopped
                     ? "one that stopped inside of it " + seconds_text(post.seconds_ago) + " ago"
-                    : "one that came to " + post.collective + " of step " +
-                          std::to_string(post.step) + " " + seconds_text(post.seconds_ago) + " ago";
+                    : std::string(died ? "one that has died: it" : "one that") + " came to " +
+                          post.collective + " of step " + std::to_string(post.step) + " " +
+                          seconds_text(post.seconds_ago) + " ago";
   }
   if (found.ranks.empty()) return {"network", "none, although all ranks have come"};
   return found;
@@ -278,17 +306,26 @@ std::string Lane::advice(const CallName& name) const {
   text += ".";
   if (!world_.board.path().empty())
     text += " " + world_.board.path() + " has a line for each rank.";
+  if (world_.survives) text += " shrink() makes a World of the ranks that live.";
   return text;
 }
 void Lane::fail_late(const CallName& name, Caller caller) {
   const Late who = late();
-  const std::string at = name.posted.empty() ? std::string() : " for " + std::string(name.posted);
-  fail_with(name, who.ranks,
-            "to come within " + seconds_text(world_.timeout) + at + " of step " +
-                std::to_string(world_.step),
+  fail_with(name, who.ranks, "to come within " + seconds_text(world_.timeout) + place_of(name),
             who.got, caller);
 }
+std::string Lane::place_of(const CallName& name) const {
+  const std::string at = name.posted.empty() ? std::string() : " for " + std::string(name.posted);
+  return at + " of step " + std::to_string(world_.step);
+}
 void Lane::fail_engine(const char* why, const CallName& name, Caller caller) {
+  if (world_.survives) {
+    const std::string kept = why;
+    abandon();
+    const std::vector<int> ranks = dead();
+    const Late who = ranks.empty() ? Late{"ranks", "one that has given up: " + kept} : late(ranks);
+    fail_with(name, who.ranks, "to come" + place_of(name), who.got, caller);
+  }
   fail_with(name, "engine", "the data of all ranks", why, caller);
 }
 void Lane::fail_with(const CallName& name, std::string_view argument, std::string_view expected,
@@ -297,7 +334,7 @@ void Lane::fail_with(const CallName& name, std::string_view argument, std::strin
   abandon();
   fail<DistError>(caller, name.function, argument, expected, got, advice(name));
 } catch (const std::exception& error) {
-  world_.failure = error.what();
+  world_.give_up(error.what());
   throw;
 }
 }  // namespace detail
@@ -319,15 +356,17 @@ std::string board_path(EngineTable& engine, Caller caller) {
       return std::string(folder) + "/reel-" + std::to_string(::geteuid()) + "-" + name;
   return "/tmp/reel-" + std::to_string(::geteuid()) + "-" + name;
 }
-void check(const WorldOptions& options, Caller caller) {
+void check(const WorldOptions& options, bool in_threads, Caller caller) {
   if (!(options.timeout.value > 0))
     fail<Error>(caller, "World", "options.timeout", "more than 0 seconds",
                 to_text(options.timeout.value));
+  if (options.survive && (in_threads || options.engine == Engine::nccl))
+    fail<Error>(caller, "World", "options.survive", "false in run_local() and with nccl", "true");
 }
 }  // namespace
 
 World::World(WorldOptions options, Caller caller) try : state_(nullptr) {
-  check(options, caller);
+  check(options, false, caller);
   if (options.engine == Engine::local)
     fail<Error>(caller, "World", "options.engine", "automatic, single or mpi", "local",
                 "run_local() makes the Worlds of threads.");
@@ -336,6 +375,12 @@ World::World(WorldOptions options, Caller caller) try : state_(nullptr) {
   const bool joins =
       options.engine == Engine::mpi || (options.engine != Engine::single && detail::has_launcher());
   if (joins) detail::open_mpi(table, caller);
+  if (options.survive && table.ranks > 1) {
+    if (!table.survival)
+      fail<DistError>(caller, "World", "options.survive",
+                      "Open MPI 5 or newer, started as mpirun --with-ft ulfm", Text(table.name));
+    table.survival->begin();
+  }
   state_ = new detail::WorldState(
       table, std::make_shared<Board>(table.ranks, table.ranks > 1 ? board_path(table, caller) : ""),
       options);
@@ -366,6 +411,8 @@ Device World::device() const { return state_->device ? cuda(state_->device_index
 std::string World::board() const { return state_->board.path(); }
 World World::split(std::int64_t color, Caller caller) const {
   const CallerScope here(caller, "split");
+  if (state_->survives)
+    fail<Error>(caller, "split", "world", "one without .survive", "one with it");
   const std::int64_t own[] = {color, rank()};
   std::vector<std::int64_t> all(static_cast<std::size_t>(2 * size()));
   state_->main->run({Kind::all_gather, Wire::int64, Combine::sum, own, all.data(), 2}, {"split"},
@@ -403,12 +450,13 @@ World World::split(std::int64_t color, Caller caller) const {
 void World::barrier(Caller caller) const {
   const CallerScope here(caller, "barrier");
   detail::not_traced();
+  if (state_->survives) return state_->main->barrier(caller);
   state_->main->run({Kind::barrier}, {"barrier"}, caller);
 }
 
 void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f,
                WorldOptions options, Caller caller) try {
-  check(options, caller);
+  check(options, true, caller);
   if (ranks < 1 || ranks > 64)
     fail<Error>(caller, "run_local", "ranks", "1 to 64", std::to_string(ranks));
   LocalGroup group(static_cast<int>(ranks));

@@ -11,6 +11,12 @@ struct LoadScope {
   std::string_view op = "load";
   bool whole = false;
 };
+/// What save() writes of a state.
+struct Contents {
+  NamedTensors tensors;
+  Metadata metadata;
+};
+Contents contents_of(const State& state);
 /// load() from an open file.
 LoadReport load_from(const Archive& archive, const PathAt& path, const LoadOptions& options,
                      const State& state, LoadScope scope = {});

@@ -353,13 +353,7 @@ void add_line(std::string& lines, const std::string& line) {
 }
 }  // namespace
 
-void save_state(const PathAt& path, const State& state) {
-  for (const std::string_view ending : {".npy", ".npz", ".pt", ".pth"})
-    if (path.path.ends_with(ending))
-      fail_file(path.caller, "save", path.path,
-                "a name that does not end in that of another format", ending,
-                "save() writes the format .safetensors. io::save_npy, io::save_npz and "
-                "io::save_torch write the others.");
+Contents contents_of(const State& state) {
   NamedTensors tensors;
   std::string optimizer, values, model, portions;
   for (const SavedVariable& known : state.lists->variables) {
@@ -386,7 +380,18 @@ void save_state(const PathAt& path, const State& state) {
                           text_of(Stream{generator.seed(), generator.position()}));
   for (const SavedValue& value : state.lists->values)
     metadata.emplace_back(std::string(value_key) + value.name, text_of(value));
-  write_safetensors(path.path, tensors, metadata, "save", path.caller);
+  return {std::move(tensors), std::move(metadata)};
+}
+
+void save_state(const PathAt& path, const State& state) {
+  for (const std::string_view ending : {".npy", ".npz", ".pt", ".pth"})
+    if (path.path.ends_with(ending))
+      fail_file(path.caller, "save", path.path,
+                "a name that does not end in that of another format", ending,
+                "save() writes the format .safetensors. io::save_npy, io::save_npz and "
+                "io::save_torch write the others.");
+  const Contents contents = contents_of(state);
+  write_safetensors(path.path, contents.tensors, contents.metadata, "save", path.caller);
 }
 
 LoadReport load_state(const PathAt& path, const LoadOptions& options, const State& state) {

@@ -45,9 +45,25 @@ struct Channel;
 /// A collective that has started and not ended.
 struct Request;
 
+struct EngineTable;
+/// How ranks go on without one that has died.
+struct Survival {
+  /// From now on a rank that dies ends no other one. start() and test() return an error then.
+  void (*begin)();
+  /// Calls on channels of `self` fail, on all ranks; those that have started end.
+  void (*revoke)(void* self);
+  /// Which ranks have died, as far as this one knows: how many of `most`.
+  int (*dead)(void* self, int* ranks, int most);
+  /// All ranks that live call it, and get one answer: whether all of them say `yes`, and, if
+  /// `complete`, no rank has died.
+  bool (*agree)(void* self, bool yes, bool complete);
+  /// Makes the engine of the ranks that live; all of them call it.
+  const char* (*shrink)(void* self, EngineTable* part);
+};
+
 /// Functions that return a text return null, or what has gone wrong; the text is never freed.
 struct EngineTable {
-  static constexpr std::size_t version = 4, id_bytes = 128;
+  static constexpr std::size_t version = 5, id_bytes = 128;
   std::size_t layout = sizeof(EngineTable) * 16 + version;
   char name[96] = {};
   int rank = 0, ranks = 1;
@@ -70,6 +86,7 @@ struct EngineTable {
   void (*leave)(void* self) = nullptr;
   /// Ends all ranks, or returns.
   void (*abort)(void* self) = nullptr;
+  const Survival* survival = nullptr;  // null where a rank that dies ends all
 };
 
 /// The one function of a plugin. It fills the table, and returns null or the reason why it cannot.

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <reel/debug.hpp>
@@ -179,6 +181,54 @@ void train(const dist::World& world, const std::string& folder, std::int64_t to)
     }
   if (world.rank() == 0) print(net);
 }
+
+/// Trains through faults such as "1:40:kill", rank 1 of the start at step 40, or "2:@300:stop",
+/// after 300 ms. Ranks that come to the end print the weights and the loss.
+void survive(const std::vector<std::string>& faults, std::int64_t to, double timeout) {
+  dist::World world({.timeout = timeout, .survive = true});
+  const std::int64_t self = world.rank();
+  const auto strike = [](const std::string& how) {
+    if (how == "throw") throw std::runtime_error("out of apples");
+    ::kill(getpid(), how == "stop" ? SIGSTOP : SIGKILL);
+  };
+  for (const std::string& fault : faults)
+    if (const auto at = fault.find(":@"); std::atoll(fault.c_str()) == self && at != fault.npos)
+      std::thread([=] {
+        usleep(1000 * static_cast<unsigned>(std::atoi(fault.c_str() + at + 2)));
+        strike(fault.substr(fault.rfind(':') + 1));
+      }).detach();
+  const Net net;
+  optim::Adam adam(parameters(net), {.learning_rate = 0.01});
+  const auto loss = [&] { return cost(net, table(0)).item<double>(); };
+  const double before = loss();
+  std::int64_t step = 0;
+  for (bool done = false; !done;) try {
+      dist::take_latest(world, step, net, adam);
+      dist::DataParallel replicas(world, adam, {.bucket_bytes = 400});
+      for (; step < to; ++step) {
+        for (const std::string& fault : faults)
+          if (fault.starts_with(std::to_string(self) + ":" + std::to_string(step) + ":"))
+            strike(fault.substr(fault.rfind(':') + 1));
+        const Tensor mine = table(step % 3)(
+            range(12 * world.rank() / world.size(), 12 * (world.rank() + 1) / world.size()));
+        GradientTape tape;
+        replicas.step(tape, cost(net, mine), {.examples = mine.shape()[0]});
+      }
+      world.barrier();
+      done = true;
+    } catch (const DistError& error) {
+      std::fprintf(stderr, "rank %d: %s\n", static_cast<int>(self), error.what());
+      world = world.shrink();
+    }
+  std::uint64_t hash = 0;
+  for (const Variable& p : parameters(net))
+    for (const float w : p.value().values<float>())
+      hash = hash * 1099511628211u + std::bit_cast<std::uint32_t>(w);
+  std::printf("rank %d: step %d of %d ranks, weights %016llx, loss %g from %g\n",
+              static_cast<int>(self), static_cast<int>(step), static_cast<int>(world.size()),
+              static_cast<unsigned long long>(hash), loss(), before);
+  std::fflush(stdout);
+}
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -204,7 +254,10 @@ int main(int count, char** arguments) {
   try {
     seed(1);
     const char* const timeout = std::getenv("TEST_TIMEOUT");
-    const dist::World world({.timeout = timeout ? std::atof(timeout) : 30.0});
+    const double seconds = timeout ? std::atof(timeout) : 30.0;
+    if (mode == "survive")
+      return survive({arguments + 3, arguments + count}, std::atoll(arguments[2]), seconds), 0;
+    const dist::World world({.timeout = seconds});
     run(world);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "caught: %s\n", error.what());

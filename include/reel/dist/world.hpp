@@ -38,6 +38,11 @@ struct WorldOptions {
   /// rank begins to wait, so it must exceed the time by which ranks run apart.
   Seconds timeout = 300.0;
   Engine engine = Engine::automatic;
+  /// If a rank dies, the others throw DistError, and shrink() makes a World of them. Needs Open MPI
+  /// 5 or newer and `mpirun --with-ft ulfm`, else DistError, unless there is one rank. Not with
+  /// `nccl` and run_local(). Such a World has no parts: split(), Mesh and .shard_optimizer throw
+  /// Error.
+  bool survive = false;
 };
 
 namespace detail {
@@ -77,8 +82,17 @@ class REEL_API World {
   ///
   ///     dist::World row = world.split(world.rank() / 2), column = world.split(world.rank() % 2);
   World split(std::int64_t color, Caller caller = Caller::here()) const;
-  /// Returns when all ranks have called it.
+  /// Returns when all ranks have called it. With .survive, it returns on all ranks that live, or
+  /// throws DistError on all of them: if it is the last call of a loop, all leave the loop, or
+  /// none.
   void barrier(Caller caller = Caller::here()) const;
+  /// With .survive, after a DistError: the ranks that live, in their order, as a World of their
+  /// own, which can be shrunk too. All of them call it. This World, and each DataParallel over it,
+  /// cannot be used any more. Throws DistError if no collective of this World has failed. A process
+  /// in which it is not called ends with its World.
+  ///
+  ///     world = world.shrink();
+  World shrink(Caller caller = Caller::here()) const;
   /// Where ranks of this host post the collective that they are in: a text with a line for each. It
   /// stays if a rank dies. The folder is REEL_DIST_FOLDER, else TMPDIR, else /tmp. Empty unless
   /// there are several processes.

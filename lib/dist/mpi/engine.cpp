@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The engine over MPI: libreel_mpi_openmpi.so and libreel_mpi_mpich.so are this file, each with the
 // headers of its MPI.
+#include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lib/table/engine.hpp"
@@ -128,11 +130,24 @@ int ran(MPI_Comm comm, const Message& m) {
 /// The ranks of a table: null for all.
 MPI_Comm comm_of(void* self) { return self ? *static_cast<MPI_Comm*>(self) : MPI_COMM_WORLD; }
 
+/// User-Level Failure Mitigation of Open MPI 5 and newer. Its functions are looked for at run time:
+/// the headers may be older.
+struct Mitigation {
+  int (*revoke)(MPI_Comm);
+  int (*shrink)(MPI_Comm, MPI_Comm*);
+  int (*agree)(MPI_Comm, int*);
+  int (*get_failed)(MPI_Comm, MPI_Group*);
+} mitigation;
+bool survives = false;           // a World goes on without a rank that has died
+std::vector<MPI_Comm> channels;  // of Worlds then, unless they are revoked
+
 const char* open(void* self, const char*, Channel** channel) {
   const std::lock_guard held(one_thread);
   MPI_Comm comm;
+  if (survives) MPI_Comm_set_errhandler(comm_of(self), MPI_ERRORS_RETURN);
   if (const char* const why = problem(MPI_Comm_dup(comm_of(self), &comm))) return why;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  if (survives) channels.push_back(comm);
   *channel = new Channel{comm};
   return nullptr;
 }
@@ -152,13 +167,15 @@ const char* start(Channel* channel, const Message& message, Request** request) {
 const char* test(Channel* channel, Request* request, bool* done) {
   const std::lock_guard held(one_thread);
   int ended = 0;
-  if (const char* const why = problem(MPI_Test(&request->request, &ended, MPI_STATUS_IGNORE)))
-    return why;
+  const char* why = problem(MPI_Test(&request->request, &ended, MPI_STATUS_IGNORE));
   *done = false;
-  if (!ended) return nullptr;
-  if (request->rest.count > 0)
-    return problem(started(channel->comm, cut(request->rest), &request->request));
+  if (!why && !ended) return nullptr;
+  if (!why && request->rest.count > 0) {
+    why = problem(started(channel->comm, cut(request->rest), &request->request));
+    if (!why) return nullptr;
+  }
   delete request;
+  if (why) return why;
   *done = true;
   return nullptr;
 }
@@ -183,11 +200,65 @@ const char* split(void* self, int color, EngineTable* part) {
 }
 void abort_all(void*) { MPI_Abort(MPI_COMM_WORLD, 1); }
 
+void revoke(void* self) {
+  const std::lock_guard held(one_thread);
+  for (const MPI_Comm comm : channels) mitigation.revoke(comm);
+  channels.clear();
+  mitigation.revoke(comm_of(self));  // ranks may be inside of open()
+}
+int dead(void* self, int* found, int most) {
+  const std::lock_guard held(one_thread);
+  int none = 0;
+  MPI_Iprobe(0, 0, MPI_COMM_SELF, &none, MPI_STATUS_IGNORE);  // lets news in
+  MPI_Group all, failed;
+  if (mitigation.get_failed(comm_of(self), &failed) != MPI_SUCCESS) return 0;
+  MPI_Comm_group(comm_of(self), &all);
+  int count = 0;
+  MPI_Group_size(failed, &count);
+  count = std::min(count, most);
+  for (int i = 0; i < count; ++i) MPI_Group_translate_ranks(failed, 1, &i, all, found + i);
+  MPI_Group_free(&failed);
+  MPI_Group_free(&all);
+  return count;
+}
+bool agree(void* self, bool yes, bool complete) {
+  const std::lock_guard held(one_thread);
+  int all = yes;
+  const int code = mitigation.agree(comm_of(self), &all);
+  return all && (code == MPI_SUCCESS || !complete);
+}
+const char* shrink(void* self, EngineTable* part) {
+  const std::lock_guard held(one_thread);
+  MPI_Comm made;
+  if (const char* const why = problem(mitigation.shrink(comm_of(self), &made))) return why;
+  part->self = new MPI_Comm(made);  // as long as MPI
+  MPI_Comm_rank(made, &part->rank);
+  MPI_Comm_size(made, &part->ranks);
+  return nullptr;
+}
+constexpr Survival survival = {[] { survives = true; }, revoke, dead, agree, shrink};
+
+/// Null unless `mpirun --with-ft ulfm` has started this process: else the functions do nothing.
+const Survival* find_survival() {
+  const auto find = [](const char* name, auto& function) {
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(RTLD_DEFAULT, name));
+    return function != nullptr;
+  };
+  const auto* const enabled = static_cast<const bool*>(dlsym(RTLD_DEFAULT, "ompi_ftmpi_enabled"));
+  const bool found = enabled && *enabled && find("MPIX_Comm_revoke", mitigation.revoke) &&
+                     find("MPIX_Comm_shrink", mitigation.shrink) &&
+                     find("MPIX_Comm_agree", mitigation.agree) &&
+                     find("MPIX_Comm_get_failed", mitigation.get_failed);
+  return found ? &survival : nullptr;
+}
+
 bool ours_to_end = false, left = false;
 void end_mpi() {
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended || !ours_to_end) return;
+  if (left && survives) return;  // for the other ranks, this one dies
   if (left) {  // MPI_Finalize() would wait for the other ranks, which wait for this one
     signal(SIGALRM, SIG_DFL);
     alarm(2);
@@ -244,6 +315,7 @@ extern "C" [[gnu::visibility("default")]] const char* reel_dist_open(EngineTable
   table.split = split;
   table.leave = [](void*) { left = true; };
   table.abort = abort_all;
+  table.survival = find_survival();
   return nullptr;
 }
 }  // namespace reel::dist
