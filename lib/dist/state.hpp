@@ -25,7 +25,7 @@ struct WorldState : Numbered<WorldState> {
   WorldState(EngineTable engine, std::shared_ptr<Board> board, WorldOptions options);
   ~WorldState();
   /// Writes why, and ends this process, and the others as far as MPI can, unless they survive.
-  [[noreturn]] void end_all();
+  [[noreturn]] void end_all(const char* why);
   /// It cannot be used any more. The first reason counts.
   void give_up(std::string_view why);
   bool has_failed() const { return __atomic_load_n(&failed, __ATOMIC_ACQUIRE); }

@@ -16,7 +16,8 @@ void Lane::drain() {
     if (engine_.test(channel_, requests_.front(), &done) || done)
       requests_.erase(requests_.begin());
     else if (seconds_now() > end)
-      world_.end_all();  // MPI may still write to the buffers
+      world_.end_all("MPI does not let go of the memory of a collective");  // MPI may still write
+                                                                            // to the buffers
   }
 }
 std::vector<int> Lane::dead() const {

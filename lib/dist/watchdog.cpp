@@ -70,8 +70,8 @@ void Watchdog::look(Lane& lane) {
   lane.ends_ = true;
   try {
     lane.fail_late(*name, lane.caller_);
-  } catch (const std::exception&) {
-    lane.world_.end_all();
+  } catch (const std::exception& error) {
+    lane.world_.end_all(error.what());
   }
 }
 }  // namespace reel::dist::detail

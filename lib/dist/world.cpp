@@ -60,7 +60,7 @@ WorldState::~WorldState() {
   delete device;
   delete main;
   if (!engine.run || process != ::getpid() || shrunk) return;
-  if (has_failed()) end_all();
+  if (has_failed()) end_all(failure.c_str());
   if (std::uncaught_exceptions() > 0)
     engine.leave(engine.self);
   else
@@ -72,8 +72,8 @@ void WorldState::give_up(std::string_view why) {
   failure = why;
   __atomic_store_n(&failed, 1, __ATOMIC_RELEASE);
 }
-void WorldState::end_all() {
-  std::fprintf(stderr, "rank %d: %s\n", engine.rank, failure.c_str());
+void WorldState::end_all(const char* why) {
+  std::fprintf(stderr, "rank %d: %s\n", engine.rank, why);
   std::fflush(stderr);
   // When a rank aborts, a launcher may drop what ranks have written and it has not read.
   constexpr timespec fifth{0, 200'000'000};

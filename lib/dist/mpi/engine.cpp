@@ -139,6 +139,7 @@ struct Mitigation {
   int (*get_failed)(MPI_Comm, MPI_Group*);
 } mitigation;
 bool survives = false;           // a World goes on without a rank that has died
+bool shrunk = false;             // it has
 std::vector<MPI_Comm> channels;  // of Worlds then, unless they are revoked
 
 const char* open(void* self, const char*, Channel** channel) {
@@ -188,15 +189,18 @@ const char* run(Channel* channel, const Message& message) {
   } while (rest.count > 0);
   return nullptr;
 }
+const char* take(MPI_Comm made, EngineTable* part) {
+  part->self = new MPI_Comm(made);  // as long as MPI
+  MPI_Comm_rank(made, &part->rank);
+  MPI_Comm_size(made, &part->ranks);
+  return nullptr;
+}
 const char* split(void* self, int color, EngineTable* part) {
   const std::lock_guard held(one_thread);
   MPI_Comm made;
   if (const char* const why = problem(MPI_Comm_split(comm_of(self), color, part->rank, &made)))
     return why;
-  part->self = new MPI_Comm(made);  // as long as MPI
-  MPI_Comm_rank(made, &part->rank);
-  MPI_Comm_size(made, &part->ranks);
-  return nullptr;
+  return take(made, part);
 }
 void abort_all(void*) { MPI_Abort(MPI_COMM_WORLD, 1); }
 
@@ -231,10 +235,8 @@ const char* shrink(void* self, EngineTable* part) {
   const std::lock_guard held(one_thread);
   MPI_Comm made;
   if (const char* const why = problem(mitigation.shrink(comm_of(self), &made))) return why;
-  part->self = new MPI_Comm(made);  // as long as MPI
-  MPI_Comm_rank(made, &part->rank);
-  MPI_Comm_size(made, &part->ranks);
-  return nullptr;
+  shrunk = true;
+  return take(made, part);
 }
 constexpr Survival survival = {[] { survives = true; }, revoke, dead, agree, shrink};
 
@@ -258,8 +260,12 @@ void end_mpi() {
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended || !ours_to_end) return;
-  if (left && survives) return;  // for the other ranks, this one dies
-  if (left) {  // MPI_Finalize() would wait for the other ranks, which wait for this one
+  if (left && survives) {  // Open MPI tells the others of a death, and not of an exit
+    std::fflush(nullptr);
+    raise(SIGKILL);
+  }
+  if (shrunk) return;  // MPI_Finalize() may wait for a rank that has died
+  if (left) {          // MPI_Finalize() would wait for the other ranks, which wait for this one
     signal(SIGALRM, SIG_DFL);
     alarm(2);
     MPI_Abort(MPI_COMM_WORLD, 1);
