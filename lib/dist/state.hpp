@@ -28,6 +28,8 @@ struct WorldState : Numbered<WorldState> {
   [[noreturn]] void end_all(const char* why);
   /// It cannot be used any more. The first reason counts.
   void give_up(std::string_view why);
+  /// Of the board of some of the ranks.
+  std::string path_of_part(int number, std::int64_t place) const;
   bool has_failed() const { return __atomic_load_n(&failed, __ATOMIC_ACQUIRE); }
   /// How ranks go on without one that has died; null without .survive.
   const Survival* survival() const { return survives ? engine.survival : nullptr; }
@@ -113,7 +115,7 @@ class Lane {
   };
   Late late(const std::vector<int>& dead = {}) const;
   std::vector<int> dead() const;
-  std::string place_of(const CallName& name) const;
+  std::string expected(const CallName& name, bool in_time) const;
   std::string advice(const CallName& name) const;
   [[noreturn]] void fail_engine(const char* why, const CallName& name, Caller caller);
   [[noreturn]] void fail_with(const CallName& name, std::string_view argument,

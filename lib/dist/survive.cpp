@@ -50,8 +50,7 @@ EngineTable Lane::shrink(const CallName& name, Caller caller) {
   enter(name, caller);
   const char* const why = world_.survival()->shrink(world_.engine.self, &part);
   leave();
-  if (why)
-    fail<DistError>(caller, name.function, "engine", "the ranks that live", std::string(why));
+  if (why) fail_engine(why, name, caller);
   return part;
 }
 }  // namespace detail
@@ -71,10 +70,9 @@ World World::shrink(Caller caller) const try {
   if (!std::exchange(old.disagreed, true)) main.agree(false, false, name, caller);
   for (;;) {
     const EngineTable part = main.shrink(name, caller);
-    const std::string path =
-        board().empty() ? std::string() : board() + "-" + std::to_string(old.splits++);
     const WorldOptions options{.timeout = old.timeout, .survive = true};
-    World made(new detail::WorldState(part, std::make_shared<Board>(part.ranks, path), options));
+    World made(new detail::WorldState(
+        part, std::make_shared<Board>(part.ranks, old.path_of_part(old.splits++, 0)), options));
     bool opened = true;
     try {
       made.state_->main = new detail::Lane(*made.state_, caller);

@@ -29,13 +29,6 @@ namespace detail {
 namespace {
 /// So long may MPI take to end the other ranks.
 constexpr unsigned abort_seconds = 2;
-
-/// "12.5 s"
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", seconds);
-  return text;
-}
 }  // namespace
 
 void Pause::operator()() {
@@ -85,6 +78,13 @@ void WorldState::end_all(const char* why) {
   ::alarm(abort_seconds);
   engine.abort(engine.self);
   ::_exit(1);
+}
+
+std::string WorldState::path_of_part(int number, std::int64_t place) const {
+  if (board.path().empty()) return {};
+  char end[48];
+  std::snprintf(end, sizeof end, "-%d-%lld", number, static_cast<long long>(place));
+  return board.path() + end;
 }
 
 void WorldState::open_device(int index, Caller caller) {
@@ -289,34 +289,45 @@ Lane::Late Lane::late(const std::vector<int>& dead) const {
       continue;
     found.ranks += (found.ranks.empty() ? "rank " : ", ") + std::to_string(rank);
     if (!found.got.empty()) continue;
-    found.got = post.call == 0 ? died ? "one that has died" : "a rank that has called nothing"
-                : stopped
-                    ? "one that stopped inside of it " + seconds_text(post.seconds_ago) + " ago"
-                    : std::string(died ? "one that has died: it" : "one that") + " came to " +
-                          post.collective + " of step " + std::to_string(post.step) + " " +
-                          seconds_text(post.seconds_ago) + " ago";
+    char text[160];
+    if (stopped)
+      std::snprintf(text, sizeof text, "one that stopped inside of it %.3g s ago",
+                    post.seconds_ago);
+    else if (post.call == 0)
+      std::snprintf(text, sizeof text, "one that has %s", died ? "died" : "called nothing");
+    else
+      std::snprintf(text, sizeof text, "one that %scame to %s of step %lld %.3g s ago",
+                    died ? "has died: it " : "", post.collective.c_str(),
+                    static_cast<long long>(post.step), post.seconds_ago);
+    found.got = text;
   }
   if (found.ranks.empty()) return {"network", "none, although all ranks have come"};
   return found;
 }
 std::string Lane::advice(const CallName& name) const {
-  std::string text = "It waited in step " + std::to_string(world_.step) + ", call " +
-                     std::to_string(calls_) + " of this kind";
-  if (!name.variables.empty()) text += ", for " + std::string(name.variables);
-  text += ".";
+  char begin[96];
+  std::snprintf(begin, sizeof begin, "It waited in step %lld, call %lld of this kind",
+                static_cast<long long>(world_.step), static_cast<long long>(calls_));
+  std::string text = begin;
+  if (!name.variables.empty()) text.append(", for ").append(name.variables);
+  text += '.';
   if (!world_.board.path().empty())
-    text += " " + world_.board.path() + " has a line for each rank.";
+    text.append(" ").append(world_.board.path()).append(" has a line for each rank.");
   if (world_.survives) text += " shrink() makes a World of the ranks that live.";
+  return text;
+}
+/// What a rank should have done.
+std::string Lane::expected(const CallName& name, bool in_time) const {
+  char within[32] = {}, text[128];
+  if (in_time) std::snprintf(within, sizeof within, " within %.3g s", world_.timeout);
+  std::snprintf(text, sizeof text, "to come%s%s%.*s of step %lld", within,
+                name.posted.empty() ? "" : " for ", static_cast<int>(name.posted.size()),
+                name.posted.data(), static_cast<long long>(world_.step));
   return text;
 }
 void Lane::fail_late(const CallName& name, Caller caller) {
   const Late who = late();
-  fail_with(name, who.ranks, "to come within " + seconds_text(world_.timeout) + place_of(name),
-            who.got, caller);
-}
-std::string Lane::place_of(const CallName& name) const {
-  const std::string at = name.posted.empty() ? std::string() : " for " + std::string(name.posted);
-  return at + " of step " + std::to_string(world_.step);
+  fail_with(name, who.ranks, expected(name, true), who.got, caller);
 }
 void Lane::fail_engine(const char* why, const CallName& name, Caller caller) {
   if (world_.survives) {
@@ -324,7 +335,7 @@ void Lane::fail_engine(const char* why, const CallName& name, Caller caller) {
     abandon();
     const std::vector<int> ranks = dead();
     const Late who = ranks.empty() ? Late{"ranks", "one that has given up: " + kept} : late(ranks);
-    fail_with(name, who.ranks, "to come" + place_of(name), who.got, caller);
+    fail_with(name, who.ranks, expected(name, false), who.got, caller);
   }
   fail_with(name, "engine", "the data of all ranks", why, caller);
 }
@@ -351,10 +362,10 @@ std::string board_path(EngineTable& engine, Caller caller) {
     why = engine.run(channel, {Kind::broadcast, Wire::bytes, {}, nullptr, name, sizeof name});
   if (why) fail<DistError>(caller, "World", "engine", "a running MPI", std::string(why));
   engine.close(channel);
-  for (const char* const folder : {std::getenv("REEL_DIST_FOLDER"), std::getenv("TMPDIR")})
-    if (folder && *folder)
-      return std::string(folder) + "/reel-" + std::to_string(::geteuid()) + "-" + name;
-  return "/tmp/reel-" + std::to_string(::geteuid()) + "-" + name;
+  const char* folder = "/tmp";
+  for (const char* const other : {std::getenv("TMPDIR"), std::getenv("REEL_DIST_FOLDER")})
+    if (other && *other) folder = other;
+  return std::string(folder) + "/reel-" + std::to_string(::geteuid()) + "-" + name;
 }
 void check(const WorldOptions& options, bool in_threads, Caller caller) {
   if (!(options.timeout.value > 0))
@@ -436,10 +447,7 @@ World World::split(std::int64_t color, Caller caller) const {
   } else if (part.split) {
     if (const char* const why = part.split(part.self, static_cast<int>(place), &part))
       fail<DistError>(caller, "split", "engine", "a part of the ranks", std::string(why));
-    const std::string path =
-        board().empty() ? std::string()
-                        : board() + "-" + std::to_string(number) + "-" + std::to_string(place);
-    posts = std::make_shared<Board>(part.ranks, path);
+    posts = std::make_shared<Board>(part.ranks, state_->path_of_part(number, place));
   }
   World made(new detail::WorldState(part, std::move(posts), options));
   made.state_->group = group;
@@ -476,13 +484,16 @@ void run_local(std::int64_t ranks, const reel::detail::Function<void(World&)>& f
       failures[static_cast<std::size_t>(rank)] = std::current_exception();
       std::int64_t none = -1;
       __atomic_compare_exchange_n(&first, &none, rank, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-      std::string why = "rank " + std::to_string(rank) + " has ended by an exception";
+      char why[192];
+      const char* what = "that is no std::exception";
       try {
         throw;
       } catch (const std::exception& error) {
-        why += ": " + std::string(error.what()).substr(0, 100);
+        what = error.what();
       } catch (...) {
       }
+      std::snprintf(why, sizeof why, "rank %lld has ended by an exception: %.100s",
+                    static_cast<long long>(rank), what);
       group.fail(why);
     }
   };

@@ -45,6 +45,10 @@ std::unique_ptr<Archive> open_npz(const Path& path, std::string_view op, Caller 
 std::unique_ptr<Archive> open_torch(const Path& path, std::string_view op, Caller caller);
 /// A file of any of these formats. Its contents decide which.
 std::unique_ptr<Archive> open_archive(const Path& path, std::string_view op, Caller caller);
+/// A .safetensors file up to the elements, which follow without gaps. Sorts the tensors: those of
+/// the widest dtype come first, so that all begin at multiples of their widths.
+std::string begin_safetensors(NamedTensors& tensors, const Metadata& metadata, std::string_view op,
+                              Caller caller);
 /// Writes a .safetensors file, see save_safetensors(). Errors name `op`.
 void write_safetensors(const Path& path, const NamedTensors& tensors, const Metadata& metadata,
                        std::string_view op, Caller caller);

@@ -262,22 +262,28 @@ std::string header_of(const NamedTensors& tensors, const Metadata& metadata) {
   return header;
 }
 
-/// One file. Tensors of the widest dtype come first, so that all begin at multiples of their
-/// widths.
-void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata,
-                std::string_view op, Caller caller) {
+}  // namespace
+
+std::string begin_safetensors(NamedTensors& tensors, const Metadata& metadata, std::string_view op,
+                              Caller caller) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     return size_of(a.second.dtype()) > size_of(b.second.dtype());
   });
-  const std::string header = header_of(tensors, metadata);
+  std::string header = header_of(tensors, metadata);
   if (header.size() > most_header)
     fail<Error>(caller, op, "tensors", "a header of at most 100,000,000 bytes",
                 std::to_string(header.size()));
   char length[8];
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> 8 * i);
+  return header.insert(0, length, 8);
+}
+
+namespace {
+void write_file(const Path& path, NamedTensors tensors, const Metadata& metadata,
+                std::string_view op, Caller caller) {
+  const std::string begin = begin_safetensors(tensors, metadata, op, caller);
   AtomicFile file(path, op, caller);
-  file.write(length, 8);
-  file.write(header.data(), header.size());
+  file.write(begin.data(), begin.size());
   for (const auto& [name, x] : tensors) {
     const HostElements elements(x, caller);
     file.write(elements.data(), elements.bytes());

@@ -10,7 +10,8 @@ REEL_API void take_latest(const World& world, const io::StepInto& step, io::deta
 }
 /// Gives all ranks the parts and the step of the rank with the most steps; of several, of the
 /// first. The parts are those of io::Checkpoints: models, optimizers, generators, numbers,
-/// pipelines. All ranks call it with the same ones. They must fit into memory a second time. If it
+/// pipelines. All ranks call it with the same ones. They take memory for three
+/// copies meanwhile. If it
 /// throws, a rank has its own parts or the latest ones, never some of each.
 ///
 /// After World::shrink(), a rank may have taken a step that others have not. Make the DataParallel
