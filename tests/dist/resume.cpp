@@ -236,4 +236,57 @@ TEST_CASE("BatchNorm over all ranks is that of one batch", "[cpu][dist]") {
       require(allclose(net.norm.variance, one.norm.variance, {.rtol = 1e-5}), "variance");
     });
 }
+
+TEST_CASE("take_latest gives all ranks the state of the one with the most steps", "[threads]") {
+  const Example rows = table();
+  std::vector<float> expected;
+  dist::run_local(3, [&](World& world) {
+    seed(1 + world.rank());
+    Net net;
+    optim::Adam adam(parameters(net), {.learning_rate = 0.05});
+    Generator generator(7);
+    auto own = share(world.rank(), world.size());
+    int step = 0;
+    const int taken[] = {2, 5, 4};
+    while (step < taken[world.rank()]) {
+      GradientTape tape;
+      adam.step(tape, loss(net, rows));
+      ++step;
+    }
+    if (world.rank() == 1) expected = weights(net);
+    dist::take_latest(world, step, net, adam, generator, own);
+    require(step == 5, "the step");
+    require(weights(net) == expected, "parameters");
+    seed(9);
+    dist::DataParallel replicas(world, adam);
+    require(weights(net) == expected, "parameters afterwards");
+    for (int k = 0; k < 2; ++k) {  // the state of Adam is that of rank 1 too
+      GradientTape tape;
+      adam.step(tape, loss(net, rows));
+    }
+    const std::vector<float> mine = weights(net);
+    const Tensor all = dist::all_gather(tensor(mine), world);
+    const auto count = static_cast<std::int64_t>(mine.size());
+    for (std::int64_t rank = 0; rank < 3; ++rank)
+      require(all(range(rank * count, (rank + 1) * count)).to_vector<float>() == mine,
+              "steps afterwards");
+  });
+}
+TEST_CASE("A World without .survive is not shrunk", "[threads]") {
+  const auto says = [](const auto& call, std::string_view text) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string_view(error.what()).find(text) != std::string_view::npos;
+    }
+    return false;
+  };
+  CHECK(says([] { dist::run_local(2, [](World&) {}, {.survive = true}); },
+             "options.survive: expected false in run_local() and with nccl, got true"));
+  CHECK(says([] { dist::run_local(2, [](World& world) { world = world.shrink(); }); },
+             "expected one with .survive, in which a collective has failed, got one without it"));
+  const World alone({.survive = true});  // nobody else can die
+  CHECK(alone.size() == 1);
+  CHECK(says([&] { alone.shrink(); }, "shrink: world"));
+}
 }  // namespace reel::tests
