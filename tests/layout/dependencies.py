@@ -41,9 +41,11 @@ BELOW = {module: {below for rows in LAYERS[:row] for below in rows} for row, mod
          for module in modules}
 # These are written as a user would write them: against public headers. (the modules that they call; other headers)
 USERS = {
-    "lib/dist": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/optim lib/pool lib/tensor",
+    "lib/dist": ("autograd lib/body lib/flow lib/gate lib/io lib/memory lib/ops lib/optim lib/pool lib/tensor",
                  "lib/body/portion.hpp lib/body/text.hpp lib/flow/interceptor.hpp lib/flow/observer.hpp "
-                 "lib/gate/effects.hpp lib/memory/device_memory.hpp lib/ops/check.hpp lib/pool/process.hpp lib/table/backend.hpp lib/table/engine.hpp lib/tensor/raw.hpp"),
+                 "lib/gate/effects.hpp lib/io/archive.hpp lib/io/elements.hpp lib/io/file.hpp lib/io/load.hpp "
+                 "lib/memory/device_memory.hpp lib/ops/check.hpp lib/pool/process.hpp lib/table/backend.hpp "
+                 "lib/table/engine.hpp lib/tensor/raw.hpp"),
     "lib/nn": ("lib/body lib/dist lib/flow lib/gate lib/memory lib/ops lib/tensor",
                "lib/body/format.hpp lib/body/room.hpp lib/body/text.hpp lib/ops/check.hpp"),
     "lib/optim": ("autograd lib/body lib/flow lib/gate lib/memory lib/ops lib/tensor",

@@ -8,11 +8,11 @@ namespace reel::dist {
 namespace detail {
 REEL_API void take_latest(const World& world, const io::StepInto& step, io::detail::State state);
 }
-/// Gives all ranks the parts and the step of the rank with the most steps; of several, of the
-/// first. The parts are those of io::Checkpoints: models, optimizers, generators, numbers,
-/// pipelines. All ranks call it with the same ones. They take memory for three
-/// copies meanwhile. If it
-/// throws, a rank has its own parts or the latest ones, never some of each.
+/// Gives all ranks the parts and the step of the rank with the most steps; of several such ranks,
+/// of the first. The parts are those of io::Checkpoints: models, optimizers, generators, numbers,
+/// pipelines. All ranks call it with parts of the same names and shapes. It needs memory for three
+/// more copies of the parts. If it throws, a rank has its own parts or the latest ones, never some
+/// of each.
 ///
 /// After World::shrink(), a rank may have taken a step that others have not. Make the DataParallel
 /// afterwards: it gives all ranks the Variables of rank 0.
