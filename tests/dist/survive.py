@@ -11,8 +11,8 @@ import random
 import re
 import shutil
 import sys
+import tempfile
 
-import mpi
 from mpi import BUILD, LONG, check, counts, run
 
 PREFIX = pathlib.Path(os.environ.get("REEL_OPENMPI5", "/nowhere")).resolve()
@@ -28,8 +28,10 @@ def launch(ranks, *arguments, ulfm=True, options="", **env):
     mpirun.write_text(f'#!/bin/sh\nexec "{PREFIX}/bin/mpirun" {"--with-ft ulfm" if ulfm else ""} --oversubscribe {options} '
                       '"$@"\n')
     mpirun.chmod(0o755)
-    return run(str(mpirun), ranks, *arguments, timeout=60, LD_LIBRARY_PATH=f"{PREFIX}/lib:{BUILD}/lib/dist",
-               PRTE_ALLOW_RUN_AS_ROOT="1", PRTE_ALLOW_RUN_AS_ROOT_CONFIRM="1", TEST_TIMEOUT="20", **env)
+    with tempfile.TemporaryDirectory() as folder:
+        return run(str(mpirun), ranks, *arguments, timeout=60, LD_LIBRARY_PATH=f"{PREFIX}/lib:{BUILD}/lib/dist",
+                   PRTE_ALLOW_RUN_AS_ROOT="1", PRTE_ALLOW_RUN_AS_ROOT_CONFIRM="1", TEST_TIMEOUT="20",
+                   REEL_DIST_FOLDER=folder, **env)
 
 
 def survive(name, ranks, faults, to, left, needs_end=True, errors=True, **options):
