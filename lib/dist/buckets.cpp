@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dist/buckets.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -255,6 +257,7 @@ CallName Buckets::name_of(const Bucket& bucket) const {
 }
 
 void Buckets::run_thread() {
+  ::prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; 50,000 else, more than it sleeps
   int seen = 0;
   while (!stop_) {
     turn_.wait(seen);
@@ -271,7 +274,9 @@ void Buckets::run_thread() {
 void Buckets::work() {
   std::size_t started = ended_;
   if (started > buckets_.size()) return;
-  Pause pause;
+  // A thread that yields to one that computes gets the processor back late; one that sleeps gets
+  // it at once.
+  Pause pause(0);
   double end = 0;
   while (!stop_) {
     while (started < ready_) {
@@ -282,7 +287,7 @@ void Buckets::work() {
     const CallName name = name_of(buckets_[ended_]);
     if (lane_.test(name, caller_)) {
       ++ended_;
-      pause = {};
+      pause = Pause(0);
       end = 0;
       continue;
     }

@@ -140,13 +140,15 @@ class Lane {
   Caller caller_ = {};
 };
 
-/// Waits a little: first it gives its core to others, then it sleeps, at most 100 us.
+/// Waits a little: first it gives its core to others, then it sleeps, at most 30 us.
 class Pause {
  public:
+  /// First gives the processor to others so often.
+  explicit Pause(int yields = 200) : yields_(yields) {}
   void operator()();
 
  private:
-  int times_ = 0;
+  int yields_, times_ = 0;
 };
 
 /// Fills the table from the library of the launcher's MPI.

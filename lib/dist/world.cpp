@@ -32,12 +32,12 @@ constexpr unsigned abort_seconds = 2;
 }  // namespace
 
 void Pause::operator()() {
-  constexpr int spins = 200, most = 100'000;
-  if (++times_ < spins) {
+  constexpr long most = 30'000;  // nanoseconds
+  if (++times_ < yields_) {
     ::sched_yield();
     return;
   }
-  const timespec time{0, std::min<long>((times_ - spins + 1) * 10'000L, most)};
+  const timespec time{0, std::min((times_ - yields_ + 1) * 10'000L, most)};
   ::nanosleep(&time, nullptr);
 }
 
