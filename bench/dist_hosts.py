@@ -29,7 +29,7 @@ def step(processes):
 
 def reel(agent, batch, ranks=2):
     command = hosts.launcher("openmpi", "mpirun.openmpi", agent, ranks)
-    command += ["--mca", "btl_tcp_links", "2", "--bind-to", "none", str(hosts.BUILD / "bench/dist_steps"), "mlp", batch]
+    command += ["--mca", "btl_tcp_eager_limit", "1048576", "--bind-to", "none", str(hosts.BUILD / "bench/dist_steps"), "mlp", batch]
     return step([subprocess.Popen(command, env=hosts.ENV, text=True, stdout=subprocess.PIPE)])
 
 

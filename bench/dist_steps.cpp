@@ -26,7 +26,7 @@ template <class Model>
 void measure(const dist::World& world, const char* name, Model model, std::int64_t examples,
              const std::function<Tensor(const Model&)>& loss) {
   optim::SGD sgd(parameters(model), {.learning_rate = 0.01});
-  dist::DataParallel replicas(world, sgd, {.bucket_bytes = 1 << 20});
+  dist::DataParallel replicas(world, sgd, {.bucket_bytes = 1 << 19});
   std::vector<double> times;
   for (int step = 0; step < 24; ++step) {
     world.barrier();
@@ -53,13 +53,11 @@ void mlp(const dist::World& world, std::int64_t batch) {
 }
 
 void cnn(const dist::World& world, std::int64_t batch) {
-  const Conv2dOptions same_relu{.padding = same, .activation = Activation::relu};
-  const nn::Sequential model{nn::Conv2d(1, 16, 3, same_relu),
-                             nn::MaxPool2d{2},
-                             nn::Conv2d(16, 32, 3, same_relu),
-                             nn::MaxPool2d{2},
-                             nn::Flatten(),
-                             nn::Linear(7 * 7 * 32, 10)};
+  const auto conv = [](std::int64_t in, std::int64_t out) {
+    return nn::Conv2d(in, out, 3, {.padding = same, .activation = Activation::relu});
+  };
+  const nn::Sequential model{conv(1, 16),      nn::MaxPool2d{2}, conv(16, 32),
+                             nn::MaxPool2d{2}, nn::Flatten(),    nn::Linear(7 * 7 * 32, 10)};
   const Tensor x = random::normal({batch, 28, 28, 1}), y = random::normal({batch, 10});
   measure<nn::Sequential>(world, "CNN", model, batch,
                           [&](const auto& m) { return mean(square(m(x) - y)); });
