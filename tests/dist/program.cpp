@@ -182,8 +182,9 @@ void train(const dist::World& world, const std::string& folder, std::int64_t to)
   if (world.rank() == 0) print(net);
 }
 
-/// Trains through faults such as "1:40:kill", rank 1 of the start at step 40, or "2:@300:stop",
-/// after 300 ms. Ranks that come to the end print the weights and the loss.
+/// Trains through faults such as "1:40:kill", rank 1 of the start at step 40, or "2:40+700:stop",
+/// 700 microseconds after step 40 has begun. Ranks that come to the end print the weights and the
+/// loss.
 void survive(const std::vector<std::string>& faults, std::int64_t to, double timeout) {
   dist::World world({.timeout = timeout, .survive = true});
   const std::int64_t self = world.rank();
@@ -191,12 +192,6 @@ void survive(const std::vector<std::string>& faults, std::int64_t to, double tim
     if (how == "throw") throw std::runtime_error("out of apples");
     ::kill(getpid(), how == "stop" ? SIGSTOP : SIGKILL);
   };
-  for (const std::string& fault : faults)
-    if (const auto at = fault.find(":@"); std::atoll(fault.c_str()) == self && at != fault.npos)
-      std::thread([=] {
-        usleep(1000 * static_cast<unsigned>(std::atoi(fault.c_str() + at + 2)));
-        strike(fault.substr(fault.rfind(':') + 1));
-      }).detach();
   const Net net;
   optim::Adam adam(parameters(net), {.learning_rate = 0.01});
   const auto loss = [&] { return cost(net, table(0)).item<double>(); };
@@ -206,9 +201,16 @@ void survive(const std::vector<std::string>& faults, std::int64_t to, double tim
       dist::take_latest(world, step, net, adam);
       dist::DataParallel replicas(world, adam, {.bucket_bytes = 400});
       for (; step < to; ++step) {
-        for (const std::string& fault : faults)
-          if (fault.starts_with(std::to_string(self) + ":" + std::to_string(step) + ":"))
-            strike(fault.substr(fault.rfind(':') + 1));
+        const std::string now = std::to_string(self) + ":" + std::to_string(step);
+        for (const std::string& fault : faults) {
+          const std::string how = fault.substr(fault.rfind(':') + 1);
+          if (fault.starts_with(now + ":")) strike(how);
+          if (fault.starts_with(now + "+"))
+            std::thread([=] {
+              usleep(static_cast<unsigned>(std::atoi(fault.c_str() + now.size() + 1)));
+              strike(how);
+            }).detach();
+        }
         const Tensor mine = table(step % 3)(
             range(12 * world.rank() / world.size(), 12 * (world.rank() + 1) / world.size()));
         GradientTape tape;

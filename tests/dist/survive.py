@@ -74,7 +74,8 @@ def main():
         survive("4 ranks, rank 0 killed", 4, [f"0:{random.randrange(1, 119)}:kill"], 120, [1, 2, 3])
         survive("4 ranks, two killed one after the other", 4, ["3:20:kill", f"1:{random.randrange(30, 119)}:kill"], 120, [0, 2])
         survive("3 ranks, two killed at once", 3, ["0:60:kill", "2:60:kill"], 120, [1])
-        survive("4 ranks, killed at any time", 4, [f"1:@{random.randrange(100, 900)}:kill"], 400, [0, 2, 3], errors=False)
+        at = f"1:{random.randrange(1, 300)}+{random.randrange(3000)}:kill"  # so many microseconds after this step has begun
+        survive("4 ranks, killed at any time", 4, [at], 400, [0, 2, 3], errors=False)
     survive("killed before the last step", 3, ["2:119:kill"], 120, [0, 1])
     survive("a rank ends by an exception", 3, ["1:50:throw"], 120, [0, 2])
     # A rank that is stopped keeps mpirun: run() ends both.
