@@ -31,8 +31,7 @@ struct Operand {
           Layout layout)
       : memory({stack * (rows + 3) * (columns + 5) * 2 + 8}) {
     using Drawn = std::conditional_t<sizeof(T) == 2, float, T>;
-    std::uniform_real_distribution<Drawn> values(-1, 1);
-    for (auto& x : memory.elements) x = T(values(random));
+    for (auto& x : memory.elements) x = T(Drawn(0x1p-31) * Drawn(random()) - 1);  // in [-1, 1]
     const std::int64_t step = (rows + 3) * (columns + 5) * 2;
     const auto see = [&](std::int64_t row, std::int64_t column, std::int64_t start) {
       body = memory.view({stack, rows, columns}, {step, row, column}, start);

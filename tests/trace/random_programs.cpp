@@ -131,7 +131,7 @@ void check_program(unsigned number) {
 }  // namespace
 
 TEST_CASE("random programs agree, eager, captured and replayed", "[slow]") {
-  const unsigned programs = sanitized ? 100 : std::getenv("REEL_TEST_LONG") ? 10'000 : 2'000;
+  const unsigned programs = sanitized ? 100 : std::getenv("REEL_TEST_LONG") ? 10'000 : 600;
   for (unsigned number = 0; number < programs; ++number) check_program(number);
 }
 }  // namespace reel::tests
