@@ -59,7 +59,7 @@ struct Leaf7 {
 #ifdef REEL_HAVE_bf16
 bool has_bf16() { return has_avx512() && Leaf7(1).a >> 5 & 1; }
 /// Intel's processors since 2023, which have float16 too, take four times as long for a product of
-/// pairs as for one of float32. Those of AMD, and Intel's Cooper Lake, take as long.
+/// pairs as for one of float32. AMD's, and Intel's Cooper Lake, take as long.
 bool has_fast_bf16() { return __builtin_cpu_is("amd") || !(Leaf7(0).d >> 23 & 1); }
 #endif
 #ifdef REEL_HAVE_amx

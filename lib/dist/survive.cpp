@@ -66,7 +66,7 @@ World World::shrink(Caller caller) const try {
                                    : "one without it");
   const detail::CallName name{"shrink"};
   detail::Lane& main = *old.main;
-  // Ranks in barrier() learn that this one has not come. Those that know do not ask again.
+  // Ranks in barrier() learn that this one has not come. Ranks that know do not ask again.
   if (!std::exchange(old.disagreed, true)) main.agree(false, false, name, caller);
   for (;;) {
     const EngineTable part = main.shrink(name, caller);

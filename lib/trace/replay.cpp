@@ -295,8 +295,8 @@ void Replay::execute(std::span<const Instruction> together, bool may_write) {
               static_cast<int>(outputs), nullptr, instruction.part});
 }
 
-/// Updates that write in place are executed among the other calls. One that needs a new buffer
-/// divides the calls.
+/// Updates that write in place are executed among the other calls. An update that needs a new
+/// buffer divides the calls.
 void Replay::execute_planned(std::span<const Instruction> calls, bool may_write) {
   while (!calls.empty()) {
     std::size_t count = plan_.plans_updates ? 0 : calls.size();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Products of float16 and bfloat16 for each instruction set. Those in float32 have the bits of the
-// product of widened matrices. Those of pairs, by AVX512-BF16 and AMX, are compared with float64.
+// Products of float16 and bfloat16 for each instruction set. Products in float32 have the bits of
+// the product of widened matrices. Products of pairs, by AVX512-BF16 and AMX, are compared with
+// float64.
 #include <cmath>
 #include <cstring>
 #include <limits>

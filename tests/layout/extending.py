@@ -43,7 +43,7 @@ class Block:
 
 
 def blocks(text, ops):
-    """All blocks of the document. Those of a section belong to the op or layer that one of them defines."""
+    """All blocks of the document. The blocks of a section belong to the op or layer that one block defines."""
     number = 0
     for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
         op = next((op for op in ops if f"{op}_op" in section or f"struct REEL_API {op} " in section), None)

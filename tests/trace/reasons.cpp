@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Traces of functions that move or load Variables, that read no element, and that own themselves.
+// What makes calls of a traced function run eagerly, what does not, and the reason that is given.
 #include <bit>
 #include <cstdint>
 #include <cstdio>
