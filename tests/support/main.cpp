@@ -14,6 +14,7 @@
 
 #include <reel/device.hpp>
 #include <reel/memory.hpp>
+#include <reel/ops.hpp>
 
 #include "lib/gate/call_view.hpp"
 #include "lib/table/op.hpp"
@@ -127,6 +128,8 @@ int main(int argc, char** argv) {
   if (const char* const device = std::getenv("REEL_TEST_DEVICE")) {
     if (std::string_view(device) == "far") reel::tests::add_far_devices();
     other.emplace(reel::cuda(0));
+    // A thread of the device that first uses tensors during a capture would end the capture.
+    reel::ones({1}).item<float>();
     // Tests tagged [cpu] are about the CPU; tests tagged [slow] take a minute on another device.
     std::vector<std::string>& asked = session.configData().testsOrTags;
     asked.push_back(asked.empty() ? "~[cpu]~[slow]~[.]" : "~[cpu]~[slow]");
