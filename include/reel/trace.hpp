@@ -506,6 +506,10 @@ class Traced<R(Args...)> {
  private:
   template <class F>
   static detail::TracedFunction function_of(F f) {
+    // The bytes behind the value of a std::optional are copied too. They may look like a pointer.
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&f);
+#endif
     auto* target = new detail::Target<F>{std::move(f)};
     return {target, detail::free_object<detail::Target<F>>, &target->f, detail::list_state<F>};
   }

@@ -80,9 +80,9 @@ struct DebugHost {
   /// This thread is stopped at a prompt, or goes on.
   void (*stopped)(bool stopped);
   bool (*ask)(const debug::Condition& condition, const DebugEvent& event);
-  [[noreturn]] void (*fail)(DebugError kind, Caller caller, std::string_view op,
-                            std::string_view argument, std::string_view expected,
-                            std::string_view got, std::string_view advice);
+  __attribute__((noreturn)) void (*fail)(DebugError kind, Caller caller, std::string_view op,
+                                         std::string_view argument, std::string_view expected,
+                                         std::string_view got, std::string_view advice);
 };
 
 /// The functions of the debugger.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/dist/buckets.hpp"
 
-#include <linux/sched/types.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -266,9 +265,15 @@ void wake_soon() {
   ::prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; 50,000 else, more than it sleeps
   // Since Linux 6.12, a thread that asks for a short slice interrupts one with a long slice. An
   // older Linux ignores it.
-  sched_attr attributes = {};
+  struct {  // sched_attr; its header and <sched.h> exclude each other
+    std::uint32_t size, policy;
+    std::uint64_t flags;
+    std::int32_t nice;
+    std::uint32_t priority;
+    std::uint64_t runtime, deadline, period;
+  } attributes = {};
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  attributes.sched_runtime = 100'000;  // nanoseconds, the least
+  attributes.runtime = 100'000;  // nanoseconds, the least
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 }  // namespace

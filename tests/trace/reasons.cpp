@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What makes calls of a traced function run eagerly, what does not, and the reason that is given.
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -124,4 +127,21 @@ TEST_CASE("a change is read as that of floating numbers only if both are usual")
   const std::uint64_t first = large << 32 | bits(1.0f), second = larger << 32 | bits(2.0f);
   CHECK(tracing::change_text(first, second) == whole(first, second));
 }
+
+#if __has_builtin(__builtin_clear_padding)
+TEST_CASE("bytes behind the value of an optional are not read as a pointer", "[cpu]") {
+  static std::array<std::uint64_t, 128> noise;
+  const auto at = (reinterpret_cast<std::uintptr_t>(noise.data()) + 255) / 256 * 256 + 1;
+  std::optional<double> scale = 2.0;
+  std::memcpy(reinterpret_cast<std::byte*>(&scale) + sizeof(double), &at, sizeof at);
+  REQUIRE(scale == 2.0);  // the first byte says that there is a value
+  const auto traced = trace([scale](Tensor x) {
+    for (std::uint64_t& each : noise) each += 0x0101010101;
+    return x * *scale;
+  });
+  for (int i = 0; i < 4; ++i) traced(ones({2}));
+  CHECK(traced.trace_count() == 1);
+  CHECK(traced.explain().find("agerly") == std::string::npos);
+}
+#endif
 }  // namespace reel::tests
