@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -114,13 +115,19 @@ Buckets::Buckets(World world, const std::vector<Variable>& variables,
   fields_at_ = last.count;
   last.count += extra_fields + static_cast<std::int64_t>(variables.size());
   const std::size_t ranks = static_cast<std::size_t>(world_.size());
+  const auto memory = [&](DType dtype, std::int64_t count) {
+    RawTensor made = raw_tensor(dtype, {count});
+    if (!made.tensor.defined()) fail_memory(caller_, "DataParallel");
+    if (made.bytes) std::memset(made.elements, 0, made.bytes);
+    return made;
+  };
   for (Bucket& bucket : buckets_) {
     const std::size_t bytes =
         static_cast<std::size_t>(bucket.count) * partials_ * size_of(bucket.dtype);
     if (on_device())
       bucket.parts.resize(bucket.places.size() * partials_);
     else
-      bucket.own.resize(bytes);
+      bucket.own = memory(bucket.dtype, bucket.count * static_cast<std::int64_t>(partials_));
     if (!on_device() && sum_ != Sum::fast) bucket.received.resize(bytes * ranks);
     constexpr std::size_t most_named = 3;
     for (std::size_t k = 0; k < bucket.places.size(); ++k) {
@@ -130,8 +137,7 @@ Buckets::Buckets(World world, const std::vector<Variable>& variables,
         bucket.variables += " and " + std::to_string(bucket.places.size() - k) + " more";
     }
   }
-  if (on_device())
-    last.own.resize(static_cast<std::size_t>(last.count - fields_at_) * size_of(last.dtype));
+  if (on_device()) last.own = memory(last.dtype, last.count - fields_at_);
   // Sums of so many steps are exact in float32.
   while (step_limit_ * 2 * world_.size() <= 1 << 24 && step_limit_ < 1 << 20) step_limit_ *= 2;
   if (buckets_.size() > 1 && world_.size() > 1)
@@ -155,7 +161,7 @@ void Buckets::begin(std::int64_t step, Caller caller) {
   waits_ = false;
   failure_ = nullptr;
   for (Bucket& bucket : buckets_) {
-    std::fill(bucket.own.begin(), bucket.own.end(), std::byte{0});
+    bucket.put.assign(bucket.places.size() * partials_, false);
     bucket.missing = bucket.places.size();
     std::fill(bucket.parts.begin(), bucket.parts.end(), Tensor());
   }
@@ -167,9 +173,11 @@ void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t part
   const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
                                   [&](const Place& each) { return each.variable == variable; });
   const Tensor wide = gradient.to(device_, caller_).to(bucket.dtype, caller_);
+  const auto number =
+      partial * bucket.places.size() + static_cast<std::size_t>(place - bucket.places.begin());
+  bucket.put[number] = true;
   if (on_device()) {
-    const auto number = static_cast<std::size_t>(place - bucket.places.begin());
-    bucket.parts[partial * bucket.places.size() + number] = wide.reshape({-1});
+    bucket.parts[number] = wide.reshape({-1});
     return;
   }
   const void* first = nullptr;
@@ -179,8 +187,7 @@ void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t part
   const std::size_t at =
       static_cast<std::size_t>(bucket.count) * partial + static_cast<std::size_t>(place->at);
   if (place->count)
-    std::memcpy(bucket.own.data() + at * width, first,
-                static_cast<std::size_t>(place->count) * width);
+    std::memcpy(bucket.bytes() + at * width, first, static_cast<std::size_t>(place->count) * width);
 }
 void Buckets::complete(std::size_t variable) {
   Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
@@ -200,8 +207,16 @@ void Buckets::start_next() {
 }
 
 void Buckets::pack(Bucket& bucket) {
+  const std::size_t width = size_of(bucket.dtype), count = bucket.places.size();
+  for (std::size_t i = 0; i < bucket.put.size(); ++i) {
+    if (bucket.put[i]) continue;
+    const Place& place = bucket.places[i % count];
+    const auto first =
+        static_cast<std::size_t>(place.at) + i / count * static_cast<std::size_t>(bucket.count);
+    std::memset(bucket.bytes() + first * width, 0, static_cast<std::size_t>(place.count) * width);
+  }
   if (!has_halves(bucket)) return;
-  const auto* const x = reinterpret_cast<const float*>(bucket.own.data());
+  const auto* const x = reinterpret_cast<const float*>(bucket.bytes());
   bucket.halves.resize(static_cast<std::size_t>(bucket.count) * 2);
   auto* const half = reinterpret_cast<std::uint16_t*>(bucket.halves.data());
   for (std::int64_t i = 0; i < bucket.count; ++i) half[i] = narrowed(x[i]);
@@ -221,7 +236,7 @@ void Buckets::pack_on_device(Bucket& bucket) {
     const RawTensor fields = raw_tensor(bucket.dtype, {bucket.count - fields_at_});
     if (!fields.tensor.defined()) fail_memory(caller_, "DataParallel");
     std::memset(fields.elements, 0, fields.bytes);
-    if (partial == 0) std::memcpy(fields.elements, bucket.own.data(), fields.bytes);
+    if (partial == 0) std::memcpy(fields.elements, bucket.own.elements, fields.bytes);
     all.push_back(fields.tensor.to(device_, caller_));
   }
   std::fill(bucket.parts.begin(), bucket.parts.end(), Tensor());
@@ -247,12 +262,12 @@ Message Buckets::message_of(Bucket& bucket) const {
             bucket.packed.tensor.size()};
   if (sum_ != Sum::fast)
     return {Kind::all_gather,       wire,
-            Combine::sum,           bucket.own.data(),
+            Combine::sum,           bucket.bytes(),
             bucket.received.data(), bucket.count * static_cast<std::int64_t>(partials_)};
   if (!bucket.halves.empty())
     return {Kind::all_reduce,     Wire::bfloat16,       Combine::sum,
             bucket.halves.data(), bucket.halves.data(), bucket.count};
-  return {Kind::all_reduce, wire, Combine::sum, bucket.own.data(), bucket.own.data(), bucket.count};
+  return {Kind::all_reduce, wire, Combine::sum, bucket.bytes(), bucket.bytes(), bucket.count};
 }
 CallName Buckets::name_of(const Bucket& bucket) const {
   return {"DataParallel", bucket.posted, bucket.variables};
@@ -331,8 +346,8 @@ StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
     for (std::size_t i = 0; i < used.size(); ++i) elements[extra_fields + i] = used[i];
   };
   const bool wide = last.dtype == DType::float64;
-  wide ? fields(reinterpret_cast<double*>(last.own.data()))
-       : fields(reinterpret_cast<float*>(last.own.data()));
+  wide ? fields(reinterpret_cast<double*>(last.bytes()))
+       : fields(reinterpret_cast<float*>(last.bytes()));
   for (Bucket& bucket : buckets_) bucket.missing = 0;  // of what no rank may wait for
   start_next();
   if (thread_) {
@@ -342,21 +357,22 @@ StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
   } else if (world_.size() > 1) {
     for (Bucket& bucket : buckets_) lane_.run(message_of(bucket), name_of(bucket), caller_);
   } else if (sum_ != Sum::fast && !on_device()) {
-    for (Bucket& bucket : buckets_) bucket.received = bucket.own;
+    for (Bucket& bucket : buckets_)
+      bucket.received.assign(bucket.bytes(), bucket.bytes() + bucket.own.bytes);
   }
   for (Bucket& bucket : buckets_)
-    on_device() ? void(bucket.sum = combined_on_device(bucket)) : combine(bucket);
+    bucket.sum = on_device() ? combined_on_device(bucket) : combined(bucket);
   StepFields found;
   if (on_device()) {
     const void* sums = nullptr;
     const Tensor kept = reel::detail::contiguous_host(last.sum(range(fields_at_, last.count)),
                                                       last.dtype, &sums, "DataParallel", caller_);
-    std::memcpy(last.own.data(), sums, last.own.size());
+    std::memcpy(last.bytes(), sums, last.own.bytes);
   }
   const auto at = [&](std::int64_t i) {
     const auto k = static_cast<std::size_t>((on_device() ? 0 : fields_at_) + i);
-    return wide ? reinterpret_cast<const double*>(last.own.data())[k]
-                : static_cast<double>(reinterpret_cast<const float*>(last.own.data())[k]);
+    return wide ? reinterpret_cast<const double*>(last.bytes())[k]
+                : static_cast<double>(reinterpret_cast<const float*>(last.bytes())[k]);
   };
   found.weight = at(0);
   if (at(1) != static_cast<double>(step_ % step_limit_ * world_.size()))
@@ -368,14 +384,13 @@ StepFields Buckets::finish(double weight, const std::vector<bool>& used) {
   return found;
 }
 
-/// The sum of the partial sums of all ranks, into `own`.
-void Buckets::combine(Bucket& bucket) const {
+Tensor Buckets::combined(Bucket& bucket) const {
   if (!bucket.halves.empty()) {
-    auto* const x = reinterpret_cast<float*>(bucket.own.data());
+    auto* const x = reinterpret_cast<float*>(bucket.bytes());
     const auto* const half = reinterpret_cast<const std::uint16_t*>(bucket.halves.data());
     for (std::int64_t i = 0; i < bucket.count; ++i) x[i] = widened(half[i]);
   }
-  if (sum_ == Sum::fast) return;
+  if (sum_ == Sum::fast) return bucket.own.tensor;
   const auto add_all = [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
     const auto part = [&](std::size_t number) {
@@ -396,8 +411,9 @@ void Buckets::combine(Bucket& bucket) const {
       add_ordered(to, parts, bucket.count);
     }
   };
-  bucket.dtype == DType::float64 ? add_all(reinterpret_cast<double*>(bucket.own.data()))
-                                 : add_all(reinterpret_cast<float*>(bucket.own.data()));
+  bucket.dtype == DType::float64 ? add_all(reinterpret_cast<double*>(bucket.bytes()))
+                                 : add_all(reinterpret_cast<float*>(bucket.bytes()));
+  return bucket.own.tensor;
 }
 
 std::vector<std::pair<Subtree, std::size_t>> Buckets::received_parts() const {
@@ -430,16 +446,12 @@ Tensor Buckets::sum_of(std::size_t variable) const {
   const Bucket& bucket = buckets_[static_cast<std::size_t>(bucket_of_[variable])];
   const auto place = std::find_if(bucket.places.begin(), bucket.places.end(),
                                   [&](const Place& each) { return each.variable == variable; });
-  if (on_device())
-    return bucket.sum(range(place->at, place->at + place->count))
-        .reshape(variables_[variable].shape());
-  const RawTensor sum = raw_tensor(bucket.dtype, variables_[variable].shape());
-  if (!sum.tensor.defined()) fail_memory(caller_, "DataParallel");
-  if (sum.bytes)
-    std::memcpy(sum.elements,
-                bucket.own.data() + static_cast<std::size_t>(place->at) * size_of(bucket.dtype),
-                sum.bytes);
-  return sum.tensor;
+  const Shape& shape = variables_[variable].shape();
+  std::array<std::int64_t, Shape::max_rank> strides = {};
+  std::int64_t step = 1;
+  for (std::size_t axis = shape.rank(); axis-- > 0; step *= shape.data()[axis])
+    strides[axis] = step;
+  return strided_view(bucket.sum, shape, strides.data(), place->at);
 }
 
 std::string Buckets::text() const {

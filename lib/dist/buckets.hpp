@@ -37,12 +37,16 @@ struct Bucket {
   std::int64_t count = 0;      // elements of one partial sum
   std::string posted = {};     // "bucket_2"
   std::string variables = {};  // for errors
-  std::vector<std::byte> own = {}, received = {}, halves = {};
-  // On a GPU `own` has the fields only.
-  std::vector<Tensor> parts = {};  // one partial sum after the other; undefined for zeros
+  // What is sent, and then the sum. On a GPU it has the fields only.
+  RawTensor own = {};
+  std::vector<bool> put = {};  // one partial sum after the other: whether a place has its gradient
+  std::vector<std::byte> received = {}, halves = {};
+  std::vector<Tensor> parts = {};  // on a GPU, the gradients that were put; undefined for zeros
   RawTensor packed = {}, result = {};
   Tensor sum = {};
   std::size_t missing = 0;  // gradients that are not in it yet
+
+  std::byte* bytes() const { return static_cast<std::byte*>(own.elements); }
 };
 /// The last three kinds of elements of the last bucket.
 struct StepFields {
@@ -61,7 +65,7 @@ class Buckets {
   Buckets(const Buckets&) = delete;
   Buckets& operator=(const Buckets&) = delete;
 
-  /// A step begins: all elements are 0. Buckets that are complete are sent from now on.
+  /// A step begins. Buckets that are complete are sent from now on; what was not put is 0.
   void begin(std::int64_t step, Caller caller);
   /// Puts a gradient into its bucket, as part of partial sum number `partial`.
   void put(std::size_t variable, const Tensor& gradient, std::size_t partial = 0);
@@ -69,7 +73,7 @@ class Buckets {
   void complete(std::size_t variable);
   /// Sends the rest, and waits for all. `used` are the Variables that this rank has used.
   StepFields finish(double weight, const std::vector<bool>& used);
-  /// What the sum has for a Variable.
+  /// What the sum has for a Variable. The next step writes the memory of the tensor.
   Tensor sum_of(std::size_t variable) const;
   std::string text() const;
   bool has(std::size_t variable) const { return bucket_of_[variable] >= 0; }
@@ -80,10 +84,11 @@ class Buckets {
   void start_next();
   void run_thread();
   void work();
-  /// Into the memory that is sent.
+  /// Into the memory that is sent, with zeros for what was not put.
   void pack(Bucket& bucket);
   void pack_on_device(Bucket& bucket);
-  void combine(Bucket& bucket) const;
+  /// The sum of the partial sums of all ranks: the memory of `own`.
+  Tensor combined(Bucket& bucket) const;
   Tensor combined_on_device(const Bucket& bucket) const;
   /// Which subtree each partial sum of each rank is, and its number in what was received.
   std::vector<std::pair<Subtree, std::size_t>> received_parts() const;
