@@ -95,10 +95,14 @@ class CudaBackend final : public Backend {
   }
   std::string largest(int index) override { return at(index).memory.largest(); }
   void run(const DeviceCall& call) override {
-    if (must_widen(call, false)) return host->run_widened(*this, call, false);
-    if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order())
+    const bool is_value = call.part == Part::value;
+    if (must_widen(call, false)) {
+      const TakesHalves takes = call.op.on(Device::Kind::cuda).takes_halves;
+      if (!is_value || !takes || !takes(call.kernel)) return host->run_widened(*this, call, false);
+    }
+    if (call.op.contiguous_inputs && is_value && !call.kernel.in_order())
       return host->run_on_copies(*this, call);
-    at(call.device.index).run(call);
+    if (!at(call.device.index).run(call)) host->run_widened(*this, call, false);
   }
   Pass pass_of(const Op&, Part, DType) const override { return {}; }
   void execute(const PlannedGraph& graph) override {
@@ -255,7 +259,9 @@ void add_kernels() {
   for (const NamedKernel* const* family = families; *family; ++family)
     for (const NamedKernel* each = *family; each->name; ++each) {
       const auto [op, part] = host->find_kernel(each->name);
-      if (op) op->on(Device::Kind::cuda).set<Queue>(part, each->kernel);
+      if (!op) continue;
+      op->on(Device::Kind::cuda).set<Queue>(part, each->kernel);
+      if (part == Part::value) op->on(Device::Kind::cuda).takes_halves = each->takes_halves;
     }
 }
 }  // namespace

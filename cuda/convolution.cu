@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions in their plainest form: a thread computes one element of the result.
+// Convolutions by cuDNN, or in their plainest form: a thread computes one element of the result.
+#include "cuda/convolution_cudnn.hpp"
 #include "cuda/matmul.hpp"
 #include "cuda/numbers.hpp"
-#include "cuda/queue.hpp"
+#include "lib/formulas/activation.hpp"
 #include "lib/table/numbers.hpp"
-#include "lib/table/options/convolution.hpp"
 
 namespace reel::gpu {
 namespace {
 using Int = std::int64_t;
+using Result = CudnnConvolution::Result;
 
 /// Divides a position in [batch, lengths] into the element of the batch and three coordinates.
 __device__ inline Int divide(Int pixel, const Int* lengths, Int* at) {
@@ -93,20 +94,44 @@ __global__ void of_weights(Int n, ConvolutionSizes g, const T* x, const T* dy, T
   }
 }
 
+/// Adds the bias, which may be null, and applies the activation.
+template <class T>
+__global__ void finish(Int n, Int outputs, const T* bias, Activation activation, T* y) {
+  for (Int i = first_index(); i < n; i += grid_step()) {
+    const T sum = bias ? y[i] + bias[i % outputs] : y[i];
+    y[i] = activation == Activation::relu      ? formulas::Relu()(sum)
+           : activation == Activation::sigmoid ? formulas::Sigmoid()(sum)
+           : activation == Activation::tanh    ? formulas::Tanh()(sum)
+                                               : sum;
+  }
+}
+
 KernelResult convolution(const Call& call) {
   const Body &x = call.input(0), &weight = call.input(1), &y = call.output();
   const auto& options = call.option<ConvolutionGeometry>();
   const ConvolutionSizes g = sizes_of(options, x.shape, weight.shape, y.shape);
+  const Queue& queue = call.queue;
+  const bool done = convolve_by_cudnn(queue, {Result::y, y.dtype, g, x.data, weight.data, y.data});
+  if (is_half(y.dtype)) return {.failure = done ? nullptr : declined};
   return with_floating(y.dtype, [&]<class T>(Type<T>) {
-    call.queue.launch_for(y.elements, values<T>, y.elements, g, x.as<T>(), weight.as<T>(),
-                          call.input_count > 2 ? call.input(2).as<T>() : nullptr, y.as<T>());
-    activate(call.queue, options.activation, y.dtype, y.elements, y.data);
+    const T* const bias = call.input_count > 2 ? call.input(2).as<T>() : nullptr;
+    if (!done) {
+      queue.launch_for(y.elements, values<T>, y.elements, g, x.as<T>(), weight.as<T>(), bias,
+                       y.as<T>());
+      activate(queue, options.activation, y.dtype, y.elements, y.data);
+    } else if (bias || options.activation != Activation::none) {
+      queue.launch_for(y.elements, finish<T>, y.elements, g.outputs * g.groups, bias,
+                       options.activation, y.as<T>());
+    }
   });
 }
 KernelResult convolution_data(const Call& call) {
   const Body &dy = call.input(0), &weight = call.input(1), &dx = call.output();
   const ConvolutionSizes g =
       sizes_of(call.option<ConvolutionGeometry>(), dx.shape, weight.shape, dy.shape);
+  const bool done =
+      convolve_by_cudnn(call.queue, {Result::x, dx.dtype, g, dx.data, weight.data, dy.data});
+  if (done || is_half(dx.dtype)) return {.failure = done ? nullptr : declined};
   return with_floating(dx.dtype, [&]<class T>(Type<T>) {
     call.queue.launch_for(dx.elements, of_data<T>, dx.elements, g, dy.as<T>(), weight.as<T>(),
                           dx.as<T>());
@@ -116,18 +141,27 @@ KernelResult convolution_weights(const Call& call) {
   const Body &x = call.input(0), &dy = call.input(1), &dweight = call.output();
   const ConvolutionSizes g =
       sizes_of(call.option<ConvolutionGeometry>(), x.shape, dweight.shape, dy.shape);
+  const bool done =
+      convolve_by_cudnn(call.queue, {Result::weight, x.dtype, g, x.data, dweight.data, dy.data});
+  if (done || is_half(x.dtype)) return {.failure = done ? nullptr : declined};
   return with_floating(dweight.dtype, [&]<class T>(Type<T>) {
     call.queue.launch_for(dweight.elements, of_weights<T>, dweight.elements, g, x.as<T>(),
                           dy.as<T>(), dweight.as<T>());
   });
 }
+/// cuDNN sums 16 bits in float32 and rounds once. A bias would be added to rounded sums.
+bool takes_halves(const KernelCall& call) {
+  return call.input_count == 2 && call.input(0).dtype == call.output().dtype &&
+         call.input(1).dtype == call.output().dtype;
+}
 }  // namespace
 
 extern const NamedKernel convolution_kernels[];
-const NamedKernel convolution_kernels[] = {{"convolution", convolution},
-                                           {"convolution_add", convolution},
-                                           {"convolution_dense", convolution},
-                                           {"convolution_data", convolution_data},
-                                           {"convolution_weights", convolution_weights},
-                                           {nullptr, nullptr}};
+const NamedKernel convolution_kernels[] = {
+    {"convolution", convolution, takes_halves},
+    {"convolution_add", convolution},
+    {"convolution_dense", convolution},
+    {"convolution_data", convolution_data, takes_halves},
+    {"convolution_weights", convolution_weights, takes_halves},
+    {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -69,6 +69,15 @@ bool is_transposed(const Places<1>& x) {
 }
 
 template <class T>
+void copy_transposed(const Queue& queue, std::int64_t count, std::int64_t rows,
+                     std::int64_t columns, std::int64_t from_step, std::int64_t from_pitch,
+                     const T* from, T* to) {
+  const std::int64_t tiles = count * ((rows + side - 1) / side) * ((columns + side - 1) / side);
+  queue.launch(transpose<T>, dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
+               dim3(side, rows_at_once), 0, count, rows, columns, from_step, from_pitch, from, to);
+}
+
+template <class T>
 void copy_elements(const Queue& queue, const Places<1>& places, const Body& from, Body& to) {
   const T* const x = from.as<T>();
   T* const y = to.as<T>();
@@ -77,10 +86,8 @@ void copy_elements(const Queue& queue, const Places<1>& places, const Body& from
   const int last = places.rank - 1;
   const std::int64_t rows = places.length[last - 1], columns = places.length[last];
   const std::int64_t count = last == 2 ? places.length[0] : 1;
-  const std::int64_t tiles = count * ((rows + side - 1) / side) * ((columns + side - 1) / side);
-  queue.launch(transpose<T>, dim3(static_cast<unsigned>(std::min(tiles, queue.most_blocks()))),
-               dim3(side, rows_at_once), 0, count, rows, columns, last == 2 ? places.step[0][0] : 0,
-               places.step[0][last], x, y);
+  copy_transposed(queue, count, rows, columns, last == 2 ? places.step[0][0] : 0,
+                  places.step[0][last], x, y);
 }
 
 // --- conversions ---
@@ -147,6 +154,14 @@ KernelResult cast(const Call& call) {
   return {};
 }
 }  // namespace
+
+void copy_transposed(const Queue& queue, int size, std::int64_t rows, std::int64_t columns,
+                     const void* from, void* to) {
+  with_unit(size, [&]<class Unit>(Type<Unit>) {
+    copy_transposed(queue, 1, rows, columns, 0, rows, static_cast<const Unit*>(from),
+                    static_cast<Unit*>(to));
+  });
+}
 
 extern const NamedKernel copy_kernels[] = {{"cast", cast}, {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -17,77 +17,33 @@ bool is_on = true, takes_lengths = false;
 }  // namespace reel::gpu
 
 #if __has_include(<cudnn.h>)
-#include <cudnn.h>
 #include <dlfcn.h>
+
+#include "cuda/cudnn_library.hpp"
 
 #ifndef REEL_CUDNN_LIBRARY
 #define REEL_CUDNN_LIBRARY "libcudnn.so.9"
 #endif
-/// The functions that this file calls, without the prefix of their names.
-#define REEL_CUDNN_FUNCTIONS(each)                                                                \
-  each(GetVersion) each(GetErrorString) each(Create) each(SetStream) each(CreateTensorDescriptor) \
-      each(DestroyTensorDescriptor) each(SetTensorNdDescriptor) each(GetTensorNdDescriptor)       \
-          each(CreateDropoutDescriptor) each(SetDropoutDescriptor) each(CreateRNNDescriptor)      \
-              each(SetRNNDescriptor_v8) each(CreateRNNDataDescriptor)                             \
-                  each(DestroyRNNDataDescriptor) each(SetRNNDataDescriptor)                       \
-                      each(GetRNNWeightSpaceSize) each(GetRNNTempSpaceSizes)                      \
-                          each(GetRNNWeightParams) each(RNNForward) each(RNNBackwardData_v8)      \
-                              each(RNNBackwardWeights_v8)
 
 namespace reel::gpu {
-namespace {
-/// cuDNN, opened at its first use. There is none if a function is missing, or if its major version
-/// is not that of the header.
-struct Library {
-#define REEL_MEMBER(name) decltype(&::cudnn##name) name = nullptr;
-  REEL_CUDNN_FUNCTIONS(REEL_MEMBER)
-#undef REEL_MEMBER
-  bool exists = false;
-
-  Library() {
-    void* const opened = dlopen(REEL_CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    exists = opened;
+CudnnLibrary::CudnnLibrary() {
+  void* const opened = dlopen(REEL_CUDNN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  exists = opened;
 #define REEL_FIND(name)                                                              \
   if (exists) {                                                                      \
     name = reinterpret_cast<decltype(&::cudnn##name)>(dlsym(opened, "cudnn" #name)); \
     exists = name;                                                                   \
   }
-    REEL_CUDNN_FUNCTIONS(REEL_FIND)
+  REEL_CUDNN_FUNCTIONS(REEL_FIND)
 #undef REEL_FIND
-    exists = exists && GetVersion() / 10000 == CUDNN_MAJOR;
-  }
-};
-const Library& cudnn() {
-  static const Library& it = *new_for_ever<Library>();
+  exists = exists && GetVersion() / 10000 == CUDNN_MAJOR;
+}
+const CudnnLibrary& cudnn() {
+  static const CudnnLibrary& it = *new_for_ever<CudnnLibrary>();
   return it;
 }
 
-/// Whether a call may succeed if the device has more free memory, as for the code of a kernel.
-bool lacks_memory(cudnnStatus_t status) {
-  return status == CUDNN_STATUS_ALLOC_FAILED ||
-         (status != CUDNN_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation);
-}
-
-/// The status of several calls: that of the first one that failed. The others are not made. A call
-/// that lacks memory is repeated once, after the cache and the graphs were freed.
-struct Calls {
-  Gpu& gpu;
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-
-  template <class F, class... Arguments>
-  Calls& then(F* function, const Arguments&... arguments) {
-    if (status != CUDNN_STATUS_SUCCESS) return *this;
-    status = function(arguments...);
-    if (lacks_memory(status) && !Capture::current()) {
-      cudaGetLastError();
-      gpu.make_room(true);  // the caller has locked this object
-      status = function(arguments...);
-    }
-    return *this;
-  }
-  bool succeeded() const { return status == CUDNN_STATUS_SUCCESS; }
-};
-
+namespace {
 cudnnDataType_t data_type(const Rnn& rnn) {
   return rnn.dtype == DType::float32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
 }
@@ -349,6 +305,7 @@ void Cudnn::backward(const Queue&, const Rnn&, const RnnPlan&, std::span<const i
 #endif
 
 namespace reel::gpu {
+bool Cudnn::is_allowed() { return is_on; }
 bool Cudnn::read_options() {
   const char* const text = std::getenv("REEL_CUDNN");
   const std::string_view asked = text ? text : "";

@@ -17,6 +17,8 @@ class Cudnn {
  public:
   /// Reads REEL_CUDNN. False if it is not 0, 1 or lengths.
   static bool read_options();
+  /// Whether REEL_CUDNN allows cuDNN.
+  static bool is_allowed();
   /// A sentence for each kind of network that cuDNN does not compute, as it has the weights in
   /// another form than this plugin expects.
   static std::string refused();

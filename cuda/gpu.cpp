@@ -424,7 +424,7 @@ cudaStream_t stream_of(Gpu& gpu) {
 cudaError_t Gpu::use_of_several(const std::byte* at, bool writes) {
   return Capture::current() || constants.have(at) ? cudaSuccess : memory.use(at, writes);
 }
-void Gpu::run(const DeviceCall& call) {
+bool Gpu::run(const DeviceCall& call) {
   const Current current(index);
   streams.mine();  // this may be a second one
   if (streams.are_several()) [[unlikely]] {
@@ -438,12 +438,14 @@ void Gpu::run(const DeviceCall& call) {
   const Queue queue{this, &call, &scratch, stream_of(*this), processors};
   const KernelResult result =
       call.op.on(Device::Kind::cuda).of<Queue>(call.part)(call.kernel.on(queue));
+  scratch.reporting = {};
+  if (result.failure == declined) return false;
   for (int i = 0; i < call.kernel.output_count; ++i)
     if (const Body* const made = call.kernel.outputs[i]) memory.name(*made, call.op, call.caller);
-  scratch.reporting = {};
   if (result.failure)
     host->fail_kernel(call.op, result, call.kernel.input(result.input).shape, -1,
                       host->names_of(call.caller));
+  return true;
 }
 void Gpu::fill(Body& to, double number) {
   const Current current(index);

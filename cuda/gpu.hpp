@@ -182,7 +182,8 @@ class Constants {
 class Gpu {
  public:
   explicit Gpu(int index);
-  void run(const DeviceCall& call);
+  /// False if the kernel has declined the call.
+  bool run(const DeviceCall& call);
   void fill(Body& to, double number);
   void download(void* to, const std::byte* from, std::size_t bytes);
   /// Throws what concerns work of this thread. Other devices may have copied results from here.

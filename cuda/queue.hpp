@@ -113,6 +113,10 @@ using Kernel = KernelOn<Queue>;
 
 /// Writes a number to n elements. In create.cu.
 void fill_with(const Queue& queue, DType dtype, void* to, std::int64_t n, double number);
+/// Copies a matrix [columns, rows] to its transpose [rows, columns]; both are row-major. Elements
+/// have so many bytes. In copy.cu.
+void copy_transposed(const Queue& queue, int size, std::int64_t rows, std::int64_t columns,
+                     const void* from, void* to);
 /// An error if the kernels have no code for the current device. In create.cu.
 cudaError_t find_code();
 
@@ -124,9 +128,13 @@ __device__ inline std::int64_t grid_step() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
+/// The failure of a kernel that does not compute a call of 16 bits after all: the backend calls it
+/// again with copies of float32.
+inline constexpr char declined[] = "declined";
 /// A kernel's name (see Part) and its function.
 struct NamedKernel {
   const char* name;
   Kernel kernel;
+  TakesHalves takes_halves = nullptr;  // null: never
 };
 }  // namespace reel::gpu

@@ -58,6 +58,10 @@ void reshape_weights(bool reshaped) {
   Entry entry;
   state().reshapes_weights = reshaped;
 }
+void refuse_convolutions(Convolutions refused) {
+  Entry entry;
+  state().refused = refused;
+}
 void set_old_device(int device) {
   Entry entry;
   state().old_device = device;

@@ -28,6 +28,10 @@ void refuse_gaps(bool refused);
 /// Whether cuDNN has the weights of recurrent layers in a form of rank 3 that is not [1, rows,
 /// columns]. Initially it has not.
 void reshape_weights(bool reshaped);
+/// What cuDNN refuses of each convolution: to name engines, to make their plans, or to run a plan.
+/// Initially nothing.
+enum class Convolutions { computed, without_engines, without_plans, without_runs };
+void refuse_convolutions(Convolutions refused);
 /// Whether devices have memory pools, which cudaMallocAsync() needs. Initially they have. Call it
 /// before the first call of the runtime.
 void set_memory_pools(bool exist);
@@ -61,6 +65,9 @@ struct Counts {
   std::uint64_t pageable_copies = 0;  // asynchronous ones for which CUDA may wait all the same
   std::uint64_t products = 0;         // cublasLtMatmul
   std::uint64_t recurrences = 0;      // cudnnRNNForward and the two backward calls
+  std::uint64_t plans = 0;            // of cuDNN, for convolutions
+  std::uint64_t convolutions = 0;     // cudnnBackendExecute
+  std::uint64_t blurred = 0;          // those of an engine that rounds more, or in any order
   std::uint64_t handles = 0;          // of cuBLASLt
   // Of device memory, by kernels, in a build without a sanitizer.
   std::uint64_t read_bytes = 0, written_bytes = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The content of cuDNN's descriptors, and the arguments of a call on a recurrent layer.
+// Handles of cuDNN, the content of descriptors, and the arguments of a call on a recurrent layer.
 #pragma once
 #include <cudnn.h>
 
 #include <array>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "cuda/emulate/state.hpp"
@@ -12,6 +13,7 @@
 struct cudnnContext {
   int device = 0;
   cudaStream_t stream = nullptr;
+  std::thread::id thread = {};  // that has set the stream
 };
 struct cudnnTensorStruct {
   bool is_set = false;
@@ -39,7 +41,7 @@ struct cudnnRNNDataStruct {
   double fill = 0;  // of the output after the end of a sequence; NaN if there is none
 };
 
-namespace reel::emulate::recurrent {
+namespace reel::emulate::dnn {
 /// The handles or descriptors of a type that were created and not destroyed.
 template <class T>
 inline std::set<const T*> live;
@@ -64,6 +66,10 @@ struct Range {
   bool required = true;
   std::size_t alignment = 1;
 };
+/// Checks the addresses, and that nothing overlaps what is written. They are of the current device.
+cudnnStatus_t check_ranges(const std::vector<Range>& ranges);
+/// Records the accesses of a call.
+void touch_ranges(const std::vector<Range>& ranges, Identity lane, const char* call);
 
 /// The arguments of one call. Descriptors are copied: the caller may destroy them.
 struct Call {
@@ -112,4 +118,4 @@ cudnnStatus_t check_descriptor(const T* descriptor, bool must_be_set) {
     return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor was not set");
   return CUDNN_STATUS_SUCCESS;
 }
-}  // namespace reel::emulate::recurrent
+}  // namespace reel::emulate::dnn

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The rules for the arguments of a call on a recurrent layer.
+// The rules for handles, addresses, and the arguments of a call on a recurrent layer.
 #include "cuda/emulate/cudnn.hpp"
 #include "cuda/emulate/memory.hpp"
 #include "cuda/emulate/report.hpp"
 
-namespace reel::emulate::recurrent {
+namespace reel::emulate::dnn {
 namespace {
 constexpr std::size_t space_alignment = 16;
 
@@ -44,6 +44,23 @@ bool overlap(const Range& a, const Range& b) {
 cudnnStatus_t refuse(cudnnStatus_t status, const char* why, const char* what) {
   explain("cuDNN: %s: %s%s%s", cudnnGetErrorString(status), what, *what ? " " : "", why);
   return status;
+}
+
+cudnnStatus_t check_ranges(const std::vector<Range>& ranges) {
+  for (const Range& range : ranges)
+    if (const cudnnStatus_t status = check(range)) return status;
+  for (const Range& out : ranges)
+    for (const Range& other : ranges)
+      if (&out != &other && out.use != Use::read && overlap(out, other))
+        return refuse(CUDNN_STATUS_BAD_PARAM, "overlaps another argument", out.name);
+  return CUDNN_STATUS_SUCCESS;
+}
+void touch_ranges(const std::vector<Range>& ranges, Identity lane, const char* call) {
+  for (const Range& range : ranges) {
+    if (!range.at) continue;
+    if (range.use != Use::write) touch_read(lane, range.at, range.bytes, call);
+    if (range.use != Use::read) touch_write(lane, const_cast<void*>(range.at), range.bytes, call);
+  }
 }
 
 std::size_t reserve_bytes(const Call& call) {
@@ -107,12 +124,6 @@ cudnnStatus_t check_memory(Call& call, std::size_t weight_bytes, Use of_reserve)
   if (call.is_training)
     call.ranges.push_back(
         {"the reserve space", call.reserve, call.reserve_bytes, of_reserve, true, space_alignment});
-  for (const Range& range : call.ranges)
-    if (const cudnnStatus_t status = check(range)) return status;
-  for (const Range& out : call.ranges)
-    for (const Range& other : call.ranges)
-      if (&out != &other && out.use != Use::read && overlap(out, other))
-        return refuse(CUDNN_STATUS_BAD_PARAM, "overlaps another argument", out.name);
-  return CUDNN_STATUS_SUCCESS;
+  return check_ranges(call.ranges);
 }
-}  // namespace reel::emulate::recurrent
+}  // namespace reel::emulate::dnn

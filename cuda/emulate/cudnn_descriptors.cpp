@@ -7,7 +7,7 @@
 #include "cuda/emulate/cudnn.hpp"
 #include "cuda/emulate/queue.hpp"
 
-namespace reel::emulate::recurrent {
+namespace reel::emulate::dnn {
 namespace {
 template <class T>
 cudnnStatus_t create(T** place) {
@@ -88,10 +88,10 @@ Weights weights_of(const cudnnRNNStruct& net) {
   weights.bytes = end;
   return weights;
 }
-}  // namespace reel::emulate::recurrent
+}  // namespace reel::emulate::dnn
 
 using namespace reel::emulate;
-using namespace reel::emulate::recurrent;
+using namespace reel::emulate::dnn;
 
 extern "C" {
 size_t cudnnGetVersion() { return CUDNN_VERSION; }
@@ -125,7 +125,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
     return refuse(CUDNN_STATUS_INTERNAL_ERROR, "a handle is created while a stream is captured");
   if (current_device().sticky != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   current_device().has_context = host_thread().has_context = true;
-  *handle = new cudnnContext{int(current_device().number), nullptr};
+  *handle = new cudnnContext{int(current_device().number)};
   live<cudnnContext>.insert(*handle);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -147,6 +147,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   if (!found || found->device != handle->device)
     return refuse(CUDNN_STATUS_BAD_PARAM, "the stream does not exist or is of another device");
   handle->stream = stream;
+  handle->thread = std::this_thread::get_id();
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -9,7 +9,7 @@
 #include "cuda/emulate/queue.hpp"
 #include "cuda/emulate/report.hpp"
 
-namespace reel::emulate::recurrent {
+namespace reel::emulate::dnn {
 namespace {
 using Numbers = std::vector<double>;
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -259,15 +259,6 @@ class Layer {
   const std::size_t gates_, input_, hidden_;
 };
 
-void touch(const Call& call, Identity lane) {
-  for (const Range& range : call.ranges) {
-    if (!range.at) continue;
-    if (range.use != Use::write) touch_read(lane, range.at, range.bytes, call.name);
-    if (range.use != Use::read)
-      touch_write(lane, const_cast<void*>(range.at), range.bytes, call.name);
-  }
-}
-
 template <class F>
 cudnnStatus_t queue(Call call, cudnnHandle_t handle, F compute) {
   const cudaStream_t stream = find_stream(handle->stream);
@@ -275,7 +266,7 @@ cudnnStatus_t queue(Call call, cudnnHandle_t handle, F compute) {
   ++state().counts.recurrences;
   note_use(handle, *stream);
   const cudaError_t error = enqueue(stream, [call = std::move(call), compute](Lane& lane, int) {
-    touch(call, lane.identity);
+    touch_ranges(call.ranges, lane.identity, call.name);
     std::memset(call.workspace, 0xff, call.workspace_bytes);
     if (call.net.type == CUDNN_DATA_DOUBLE)
       compute(Layer<double>(call));
@@ -303,10 +294,10 @@ cudnnStatus_t read_descriptors(Call& call, cudnnHandle_t handle, cudnnRNNDescrip
   return check_outputs(call, x, y, h, c, c || call.net.is_lstm);
 }
 }  // namespace
-}  // namespace reel::emulate::recurrent
+}  // namespace reel::emulate::dnn
 
 using namespace reel::emulate;
-using namespace reel::emulate::recurrent;
+using namespace reel::emulate::dnn;
 
 extern "C" {
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t net,

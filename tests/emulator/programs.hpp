@@ -36,7 +36,8 @@ std::span<const Program> in_memory();
 std::span<const Program> in_streams();
 std::span<const Program> in_graphs();
 std::span<const Program> in_products();
-std::span<const Program> in_recurrent();  // only with the headers of cuDNN
+std::span<const Program> in_recurrent();  // this and the next one only with the headers of cuDNN
+std::span<const Program> in_convolutions();
 std::vector<Program> all();
 
 /// Ends the process with a message if the runtime returns an error.

@@ -13,8 +13,8 @@ std::vector<Program> all() {
        {facts(), in_kernels(), in_memory(), in_streams(), in_graphs(), in_products()})
     list.insert(list.end(), part.begin(), part.end());
 #ifdef REEL_CUDNN
-  const auto part = in_recurrent();
-  list.insert(list.end(), part.begin(), part.end());
+  for (const auto part : {in_recurrent(), in_convolutions()})
+    list.insert(list.end(), part.begin(), part.end());
 #endif
   return list;
 }

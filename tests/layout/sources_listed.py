@@ -13,7 +13,8 @@ ELSEWHERE = {"tests/consumers/arrays.cpp", "tests/consumers/program.cpp",  # com
 PEERS = "tests/peers/"  # built where the folder of a LibTorch is given
 EMULATOR = ("cuda/", "tests/cuda/", "tests/emulator/")  # built where a CUDA toolkit is
 SCREEN = ("lib/debug/client.cpp", "lib/debug/screen.cpp")  # built where ncurses is
-CUDNN = ("cuda/emulate/cudnn_", "tests/emulator/planted_recurrent.cpp")  # built where cuDNN's header is too
+CUDNN = ("cuda/emulate/cudnn_", "tests/cuda/convolution_cudnn.cpp", "tests/cuda/cudnn.cpp",  # built where cuDNN's
+         "tests/emulator/planted_convolutions.cpp", "tests/emulator/planted_recurrent.cpp")  # header is too
 
 
 def main(build):
