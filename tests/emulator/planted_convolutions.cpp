@@ -153,7 +153,7 @@ bool Images::choose() {
     check(cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                    CUDNN_TYPE_NUMERICAL_NOTE, Int(notes.size()), &of_notes,
                                    notes.data()));
-    const bool blurs = of_notes > 0 && notes[0] != CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    const bool blurs = of_notes > 0 && notes[0] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     if (any_engine ? !blurs : of_notes > 0) continue;
     if (in_capture) ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     plan = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -175,6 +175,7 @@ bool Images::execute() {
   const Numbers of_x = numbers(x_size, 1), of_w = numbers(w_size, 2);
   Numbers with_room = of_x;
   if (x_is_short) with_room.resize(x_size - 1);
+  if (workspace_is_x) with_room.resize(2 * x_size);
   if (x_offset) with_room.insert(with_room.begin(), 1, 0.0);
   std::byte* const at_x = reinterpret_cast<std::byte*>(on_device(with_room)) + x_offset;
   double *const at_w = on_device(of_w), *const at_y = device_memory<double>(y_size);
@@ -186,6 +187,7 @@ bool Images::execute() {
                                                       : at_y};
   const void* const given = no_workspace ? nullptr : workspace_is_x ? at_x : workspace;
   cudnnBackendDescriptor_t const pack = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  ok(cudaDeviceSynchronize());
   set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids.data());
   set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, places.data());
   set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &given);
