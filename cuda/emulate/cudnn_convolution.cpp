@@ -228,45 +228,34 @@ std::vector<Engine> engines_for(const Problem& problem, cudnnBackendHeurMode_t m
 }
 
 // --- checks ---
+/// The attributes of the three operations follow each other in one order.
+constexpr int alpha_of[] = {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA};
+constexpr int to_beta = 1, to_convolution = 2, to_weight = 3, to_x = 4, to_y = 5;
+static_assert(alpha_of[0] + to_y == CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y &&
+              alpha_of[1] + to_x == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX &&
+              alpha_of[1] + to_convolution == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC &&
+              alpha_of[2] + to_weight == CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+
 cudnnStatus_t read_operation(const Backend& operation, Problem& problem) {
-  using Result = Problem::Result;
-  const bool forward = operation.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const bool data = operation.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
-  const auto name = [&](int of_forward, int of_data, int of_filter) {
-    return forward ? of_forward : data ? of_data : of_filter;
-  };
-  const Backend& convolution =
-      operation.part(name(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC));
-  const auto tensor = [&](int of_forward, int of_data, int of_filter) {
-    return dense_of(operation.part(name(of_forward, of_data, of_filter)));
-  };
-  problem = {forward ? Result::y
-             : data  ? Result::x
-                     : Result::weight,
-             tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X),
-             tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW),
-             tensor(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY),
+  const int kind = operation.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? 0
+                   : operation.kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+                       ? 1
+                       : 2;
+  const int first = alpha_of[kind];
+  const Backend& convolution = operation.part(first + to_convolution);
+  problem = {Problem::Result(kind),
+             dense_of(operation.part(first + to_x)),
+             dense_of(operation.part(first + to_weight)),
+             dense_of(operation.part(first + to_y)),
              cudnnDataType_t(convolution.number(CUDNN_ATTR_CONVOLUTION_COMP_TYPE)),
              convolution.numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
              convolution.numbers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS),
              convolution.numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS),
              convolution.numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)};
-  const Elements &alpha = operation.attributes.at(
-                     name(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA)),
-                 &beta = operation.attributes.at(
-                     name(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA));
+  const Elements &alpha = operation.attributes.at(first),
+                 &beta = operation.attributes.at(first + to_beta);
   const bool wide = problem.sums == CUDNN_DATA_DOUBLE;
   const auto type = wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT;
   if (alpha.type != type || beta.type != type)
