@@ -195,10 +195,9 @@ std::size_t Dense::bytes() const {
 std::vector<cudnnBackendNumericalNote_t> notes_of(Engine engine, const Problem& problem) {
   const bool single = problem.x.type == CUDNN_DATA_FLOAT;
   switch (engine) {
-    case Engine::tensor_core:
-      return single ? std::vector{CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
-                                  CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}
-                    : std::vector{CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+    case Engine::tensor_core:  // of float32 either note says that it rounds
+      if (!single || roll(2)) return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+      return {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
     case Engine::any_order:
       return {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
     case Engine::winograd:

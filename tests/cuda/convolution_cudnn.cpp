@@ -106,8 +106,8 @@ std::uint64_t plans_of(const std::function<void()>& f) {
   f();
   return emulate::counts().plans - before;
 }
-/// Steps of training of a network with convolutions.
-std::vector<float> losses(bool traces) {
+/// Steps of training of a network with convolutions: a function of no arguments.
+auto training(bool traces) {
   const DeviceScope scope(cuda(0));
   seed(3);
   const auto first = std::make_shared<nn::Conv2d>(3, 8, 3);
@@ -123,9 +123,14 @@ std::vector<float> losses(bool traces) {
     return loss;
   };
   const auto step = trace(eager);
+  return [=] {
+    const DeviceScope here(cuda(0));
+    return (traces ? step(images) : eager(images)).item<float>();
+  };
+}
+std::vector<float> times(int n, const std::function<float()>& f) {
   std::vector<float> numbers;
-  for (int i = 0; i < 8; ++i)
-    numbers.push_back((traces ? step(images) : eager(images)).item<float>());
+  for (int i = 0; i < n; ++i) numbers.push_back(f());
   return numbers;
 }
 }  // namespace
@@ -160,6 +165,17 @@ TEST_CASE("a thread makes one plan of cuDNN for each geometry") {
   CHECK(plans_of([] { std::thread([] { convolve_once(31), convolve_once(31); }).join(); }) == 1);
   // A thread takes over the handle of another one that has ended.
   CHECK(plans_of([] { std::thread([] { convolve_once(31); }).join(); }) == 0);
+}
+TEST_CASE("a plan of cuDNN is for addresses of one alignment, on one device") {
+  const Tensor x = random::uniform({4, 3, 3, 3}), weight = random::uniform({2, 2, 3, 2});
+  for (const Device device : {cuda(0), cuda(1)})
+    for (const std::int64_t begin : {0, 1, 0, 2}) {
+      emulate::reset_counts();
+      const Tensor part = x.to(device)(range(begin, begin + 2));
+      const Tensor got = conv2d(part, weight.to(device)).to(cpu());
+      CHECK(difference(conv2d(x(range(begin, begin + 2)), weight), got) < 1e-6);
+      CHECK(emulate::counts().convolutions == 1);
+    }
 }
 TEST_CASE("threads convolve at the same time, each with its own handle of cuDNN") {
   const Tensor expected = convolve_once().to(cpu());
@@ -201,13 +217,31 @@ TEST_CASE("the kernels of this library compute what cuDNN refuses") {
   }
 }
 TEST_CASE("plans of cuDNN are in CUDA graphs, for which nothing is made") {
-  const std::vector<float> eager = losses(false);
+  const std::vector<float> eager = times(8, training(false));
   emulate::reset_counts();
-  CHECK(losses(true) == eager);
+  CHECK(times(8, training(true)) == eager);
   const emulate::Counts counts = emulate::counts();
   CHECK(counts.graph_launches > 0);
   CHECK(counts.convolutions > 0);
   CHECK(counts.first_uses_in_captures == 0);
+}
+TEST_CASE("threads without plans of cuDNN replay what another thread has traced") {
+  const std::vector<float> eager = times(40, training(false));
+  const std::function<float()> step = training(true);
+  std::vector<float> traced = times(2, step);
+  // Each of these threads lives while the next ones do, so that none takes over a handle.
+  const std::function<void(int)> in_threads = [&](int count) {
+    std::thread([&] {
+      traced.push_back(step());
+      if (count > 1) in_threads(count - 1);
+    }).join();
+  };
+  emulate::reset_counts();
+  in_threads(8);
+  for (const float each : times(30, step)) traced.push_back(each);
+  CHECK(traced == eager);
+  CHECK(emulate::counts().graph_launches > 0);
+  CHECK(emulate::counts().first_uses_in_captures == 0);
 }
 TEST_CASE("what a test with REEL_CUDNN=0 prints of convolutions", "[.][no_cudnn_convolutions]") {
   CHECK(differences(false) == "");
