@@ -34,6 +34,7 @@ const CudnnLibrary& cudnn();
 /// Whether a call may succeed if the device has more free memory, as for the code of a kernel.
 inline bool lacks_memory(cudnnStatus_t status) {
   return status == CUDNN_STATUS_ALLOC_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
          (status != CUDNN_STATUS_SUCCESS && cudaPeekAtLastError() == cudaErrorMemoryAllocation);
 }
 
