@@ -111,10 +111,12 @@ KernelResult convolution(const Call& call) {
   const auto& options = call.option<ConvolutionGeometry>();
   const ConvolutionSizes g = sizes_of(options, x.shape, weight.shape, y.shape);
   const Queue& queue = call.queue;
-  const bool done = convolve_by_cudnn(queue, {Result::y, y.dtype, g, x.data, weight.data, y.data});
-  if (is_half(y.dtype)) return {.failure = done ? nullptr : declined};
+  const bool halves = is_half(y.dtype), has_bias = call.input_count > 2;
+  const bool done = convolve_by_cudnn(queue, {Result::y, y.dtype, g, x.data, weight.data, y.data,
+                                              halves && has_bias ? call.input(2).data : nullptr});
+  if (halves) return {.failure = done ? nullptr : declined};
   return with_floating(y.dtype, [&]<class T>(Type<T>) {
-    const T* const bias = call.input_count > 2 ? call.input(2).as<T>() : nullptr;
+    const T* const bias = has_bias ? call.input(2).as<T>() : nullptr;
     if (!done) {
       queue.launch_for(y.elements, values<T>, y.elements, g, x.as<T>(), weight.as<T>(), bias,
                        y.as<T>());
@@ -149,18 +151,19 @@ KernelResult convolution_weights(const Call& call) {
                           dy.as<T>(), dweight.as<T>());
   });
 }
-/// cuDNN sums 16 bits in float32 and rounds once. A bias would be added to rounded sums.
+/// cuDNN sums 16 bits in float32 and rounds once. An activation would be applied to rounded sums.
 bool takes_halves(const KernelCall& call) {
-  return call.input_count == 2 && call.input(0).dtype == call.output().dtype &&
-         call.input(1).dtype == call.output().dtype;
+  return call.option<ConvolutionGeometry>().activation == Activation::none &&
+         std::all_of(call.inputs, call.inputs + call.input_count,
+                     [&](const Body* x) { return x->dtype == call.output().dtype; });
 }
 }  // namespace
 
 extern const NamedKernel convolution_kernels[];
 const NamedKernel convolution_kernels[] = {
     {"convolution", convolution, takes_halves},
-    {"convolution_add", convolution},
-    {"convolution_dense", convolution},
+    {"convolution_add", convolution, takes_halves},
+    {"convolution_dense", convolution, takes_halves},
     {"convolution_data", convolution_data, takes_halves},
     {"convolution_weights", convolution_weights, takes_halves},
     {nullptr, nullptr}};

@@ -19,6 +19,7 @@ using Result = CudnnConvolution::Result;
 
 // --- descriptors ---
 constexpr auto type_of(Int) { return CUDNN_TYPE_INT64; }
+constexpr auto type_of(bool) { return CUDNN_TYPE_BOOLEAN; }
 constexpr auto type_of(float) { return CUDNN_TYPE_FLOAT; }
 constexpr auto type_of(double) { return CUDNN_TYPE_DOUBLE; }
 constexpr auto type_of(void*) { return CUDNN_TYPE_VOID_PTR; }
@@ -26,6 +27,7 @@ constexpr auto type_of(cudnnHandle_t) { return CUDNN_TYPE_HANDLE; }
 constexpr auto type_of(cudnnDataType_t) { return CUDNN_TYPE_DATA_TYPE; }
 constexpr auto type_of(cudnnConvolutionMode_t) { return CUDNN_TYPE_CONVOLUTION_MODE; }
 constexpr auto type_of(cudnnBackendHeurMode_t) { return CUDNN_TYPE_HEUR_MODE; }
+constexpr auto type_of(cudnnPointwiseMode_t) { return CUDNN_TYPE_POINTWISE_MODE; }
 
 /// A descriptor. Its calls must outlive it, unless it is only destroyed.
 class Descriptor {
@@ -49,6 +51,10 @@ class Descriptor {
   }
   Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part.made_);
+  }
+  Descriptor& set_parts(cudnnBackendAttributeName_t name,
+                        std::span<const cudnnBackendDescriptor_t> parts) {
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, parts.size(), parts.data());
   }
   Descriptor& finalize() {
     calls_->then(cudnn().BackendFinalize, made_);
@@ -124,11 +130,12 @@ bool fits(const CudnnConvolution& c) {
 Int alignment_of(const void* at) {
   return Int{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(at) | 16);
 }
-enum : Int { id_of_x = 1, id_of_weight, id_of_y };
+enum : Int { id_of_x = 1, id_of_weight, id_of_y, id_of_bias, id_of_sums };
 
-/// A tensor [n, channels, spatial axes] for cuDNN, with channels last in memory.
+/// A tensor [n, channels, spatial axes] for cuDNN, with channels last in memory. A virtual one is
+/// in no memory.
 Descriptor tensor(Calls& calls, Int id, DType dtype, Int alignment, Int n, Int channels,
-                  std::span<const Int> spatial) {
+                  std::span<const Int> spatial, bool is_virtual = false) {
   std::array<Int, 5> lengths = {n, channels}, steps = {0, 1};
   Int step = channels;
   for (std::size_t axis = spatial.size(); axis-- > 0; step *= spatial[axis]) {
@@ -143,6 +150,7 @@ Descriptor tensor(Calls& calls, Int id, DType dtype, Int alignment, Int n, Int c
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const Int>(lengths.data(), rank))
       .set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const Int>(steps.data(), rank))
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual)
       .finalize();
   return made;
 }
@@ -169,6 +177,25 @@ constexpr Names names[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
 
+/// The operation y = sums + bias, behind its parts.
+Descriptor& add_bias(Calls& calls, const CudnnConvolution& c, Parts& parts, const Descriptor& sums,
+                     const Descriptor& y, std::size_t axes) {
+  const std::array<Int, 3> ones = {1, 1, 1};
+  const Descriptor& bias =
+      parts.emplace_back(tensor(calls, id_of_bias, c.dtype, alignment_of(c.bias), 1,
+                                c.sizes.outputs * c.sizes.groups, std::span(ones).first(axes)));
+  Descriptor& addition = parts.emplace_back(calls, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  addition.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+      .finalize();
+  return parts.emplace_back(calls, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, addition)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sums)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+      .finalize();
+}
+
 /// The graph, behind the parts that it refers to.
 Parts graph_of(Calls& calls, cudnnHandle_t handle, const CudnnConvolution& c) {
   const ConvolutionSizes& g = c.sizes;
@@ -180,13 +207,17 @@ Parts graph_of(Calls& calls, cudnnHandle_t handle, const CudnnConvolution& c) {
   const cudnnDataType_t sums = c.dtype == DType::float64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
   const Names& of = names[static_cast<int>(c.result)];
   Parts parts;
-  parts.reserve(6);  // none of them moves
+  parts.reserve(10);  // none of them moves
   Descriptor& x = parts.emplace_back(tensor(calls, id_of_x, c.dtype, alignment_of(c.x), g.batch,
                                             g.channels * g.groups, own(g.in)));
   Descriptor& weight = parts.emplace_back(
       tensor(calls, id_of_weight, c.dtype, 16, g.outputs * g.groups, g.channels, own(g.taps)));
-  Descriptor& y = parts.emplace_back(tensor(calls, id_of_y, c.dtype, alignment_of(c.y), g.batch,
-                                            g.outputs * g.groups, own(g.out)));
+  const auto result = [&](Int id, DType dtype, const void* at, bool is_virtual) -> Descriptor& {
+    return parts.emplace_back(tensor(calls, id, dtype, alignment_of(at), g.batch,
+                                     g.outputs * g.groups, own(g.out), is_virtual));
+  };
+  const Descriptor& y = result(id_of_y, c.dtype, c.y, false);
+  const Descriptor& to = c.bias ? result(id_of_sums, DType::float32, nullptr, true) : y;
   Descriptor& convolution = parts.emplace_back(calls, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, Int{3 - first})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, sums)
@@ -197,15 +228,17 @@ Parts graph_of(Calls& calls, cudnnHandle_t handle, const CudnnConvolution& c) {
       .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, own(g.stride))
       .finalize();
   Descriptor& operation = parts.emplace_back(calls, of.type);
-  operation.set(of.convolution, convolution).set(of.x, x).set(of.weight, weight).set(of.y, y);
+  operation.set(of.convolution, convolution).set(of.x, x).set(of.weight, weight).set(of.y, to);
   if (sums == CUDNN_DATA_DOUBLE)
     operation.set(of.alpha, 1.).set(of.beta, 0.);
   else
     operation.set(of.alpha, 1.f).set(of.beta, 0.f);
   operation.finalize();
+  std::array<cudnnBackendDescriptor_t, 2> operations = {operation.handle()};
+  if (c.bias) operations[1] = add_bias(calls, c, parts, to, y, own(g.out).size()).handle();
   parts.emplace_back(calls, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
       .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle)
-      .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation)
+      .set_parts(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span(operations).first(c.bias ? 2 : 1))
       .finalize();
   return parts;
 }
@@ -307,7 +340,8 @@ using Key = std::array<Int, 25>;
 Key key_of(const CudnnConvolution& c) {
   const ConvolutionSizes& g = c.sizes;
   Int kind = static_cast<Int>(c.result);
-  for (const Int fact : {static_cast<Int>(c.dtype), alignment_of(c.x), alignment_of(c.y)})
+  for (const Int fact : {static_cast<Int>(c.dtype), alignment_of(c.x), alignment_of(c.y),
+                         c.bias ? alignment_of(c.bias) : 0})
     kind = kind * 64 + fact;
   Key key = {kind, g.batch, g.channels, g.outputs, g.groups};
   auto* to = key.data() + 5;
@@ -370,11 +404,13 @@ bool run(const Queue& queue, Handle& here, const Key& key, const Plan& plan,
          const CudnnConvolution& c, void* weight, void* workspace) {
   const std::lock_guard held(here.mutex);
   Calls calls{*queue.gpu};
-  const std::array<Int, 3> ids = {id_of_x, id_of_weight, id_of_y};
-  const std::array<void*, 3> at = {const_cast<void*>(c.x), weight, const_cast<void*>(c.y)};
+  const std::array<Int, 4> ids = {id_of_x, id_of_weight, id_of_y, id_of_bias};
+  const std::array<void*, 4> at = {const_cast<void*>(c.x), weight, const_cast<void*>(c.y),
+                                   const_cast<void*>(c.bias)};
+  const std::size_t tensors = c.bias ? 4 : 3;
   Descriptor pack(calls, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const Int>(ids))
-      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(at))
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span(ids).first(tensors))
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span(at).first(tensors))
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
       .finalize();
   calls.then(cudnn().SetStream, here.handle, queue.stream)

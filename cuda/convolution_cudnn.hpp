@@ -13,6 +13,8 @@ struct CudnnConvolution {
   DType dtype;  // floating; 16 bits are summed in float32
   ConvolutionSizes sizes;
   const void *x, *weight, *y;  // memory of the device; the result is written
+  // Added to the sums of y before they are rounded: of 16 bits only. Null: none.
+  const void* bias = nullptr;
 };
 
 /// False if the kernels of convolution.cu have to compute it: there is no cuDNN, or cuDNN has no

@@ -15,6 +15,8 @@ constexpr auto convolution = CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR;
 constexpr auto forward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
 constexpr auto of_data = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 constexpr auto of_filter = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+constexpr auto pointwise = CUDNN_BACKEND_POINTWISE_DESCRIPTOR;
+constexpr auto addition = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
 constexpr auto graph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
 constexpr auto heuristics = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
 constexpr auto engine = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
@@ -23,16 +25,17 @@ constexpr auto plan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
 constexpr auto pack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
 
 bool is_operation(cudnnBackendDescriptorType_t kind) {
-  return kind == forward || kind == of_data || kind == of_filter;
+  return kind == forward || kind == of_data || kind == of_filter || kind == addition;
 }
 
-/// An attribute that a program sets. All are required.
+/// An attribute that a program sets.
 struct Rule {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
   std::int64_t most = 1;  // elements
   int part = -1;          // the kind of a descriptor; -1: an operation
+  bool required = true;
 };
 constexpr std::int64_t most_axes = CUDNN_DIM_MAX, most_spatial = most_axes - 2, most_tensors = 16;
 #define REEL_OPERATION(kind, of, x, w, y)                                                \
@@ -49,6 +52,7 @@ constexpr Rule rules[] = {
     {tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64},
     {tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, most_axes},
     {tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, most_axes},
+    {tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, -1, false},
     {convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64},
     {convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE},
     {convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE},
@@ -59,8 +63,14 @@ constexpr Rule rules[] = {
     REEL_OPERATION(forward, FORWARD, X, W, Y),
     REEL_OPERATION(of_data, BWD_DATA, DX, W, DY),
     REEL_OPERATION(of_filter, BWD_FILTER, X, DW, DY),
+    {pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE},
+    {pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE},
+    {addition, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, descriptor, 1, pointwise},
+    {addition, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, descriptor, 1, tensor},
+    {addition, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, descriptor, 1, tensor},
+    {addition, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, descriptor, 1, tensor},
     {graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE},
-    {graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, descriptor},
+    {graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, descriptor, 2},
     {heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, descriptor, 1, graph},
     {heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE},
     {plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE},
@@ -72,6 +82,9 @@ constexpr Rule rules[] = {
 
 std::size_t size_of(cudnnBackendAttributeType_t type) {
   switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+      return sizeof(bool);
+    case CUDNN_TYPE_POINTWISE_MODE:
     case CUDNN_TYPE_DATA_TYPE:
     case CUDNN_TYPE_CONVOLUTION_MODE:
     case CUDNN_TYPE_HEUR_MODE:
@@ -118,9 +131,9 @@ cudnnStatus_t set(Backend& it, cudnnBackendAttributeName_t name, cudnnBackendAtt
     return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "an attribute is of another type");
   if (count < 1 || count > rule->most || !elements)
     return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute has a wrong number of elements, or none");
-  if (type == descriptor)
+  for (std::int64_t i = 0; type == descriptor && i < count; ++i)
     if (const cudnnStatus_t status =
-            check_part(*rule, *static_cast<const cudnnBackendDescriptor_t*>(elements)))
+            check_part(*rule, static_cast<const cudnnBackendDescriptor_t*>(elements)[i]))
       return status;
   std::vector<std::int64_t> bits(std::size_t(count), 0);
   for (std::size_t i = 0; i < bits.size(); ++i)
@@ -199,16 +212,22 @@ cudnnStatus_t finish_plan(Backend& it) {
 cudnnStatus_t finish(Backend& it) {
   if (it.is_final) return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor is finalized twice");
   for (const Rule& rule : rules)
-    if (rule.of == it.kind && !it.attributes.count(rule.name))
+    if (rule.of == it.kind && rule.required && !it.attributes.count(rule.name))
       return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute is missing");
   if (it.kind == tensor) return finish_tensor(it);
   if (it.kind == convolution) return finish_convolution(it);
+  if (it.kind == pointwise)
+    return it.number(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_ADD &&
+                   it.number(CUDNN_ATTR_POINTWISE_MATH_PREC) == CUDNN_DATA_FLOAT
+               ? CUDNN_STATUS_SUCCESS
+               : refuse(CUDNN_STATUS_NOT_SUPPORTED, "only additions in float32 are emulated");
+  if (it.kind == addition) return CUDNN_STATUS_SUCCESS;
   if (is_operation(it.kind)) return read_operation(it, it.problem);
   if (it.kind == plan) return finish_plan(it);
   if (it.kind == graph) {
-    it.problem = it.part(CUDNN_ATTR_OPERATIONGRAPH_OPS).problem;
     it.handle = it.address<cudnnContext>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE);
-    return check_handle(it.handle);
+    const cudnnStatus_t status = check_handle(it.handle);
+    return status ? status : read_graph(it, it.problem);
   }
   if (it.kind == heuristics) {
     const Backend& from = it.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);

@@ -11,6 +11,7 @@ struct Dense {
   std::int64_t id = 0, alignment = 1;
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::vector<std::int64_t> lengths, steps;
+  bool is_virtual = false;  // between two operations, in no memory
 
   std::size_t bytes() const;
 };
@@ -23,6 +24,8 @@ struct Problem {
   Dense x, weight, y;
   cudnnDataType_t sums = CUDNN_DATA_FLOAT;
   std::vector<std::int64_t> before, after, dilation, stride;
+  bool has_bias = false;
+  Dense bias = {};  // added to y before it is rounded
 
   const Dense& output() const { return result == Result::y ? y : result == Result::x ? x : weight; }
 };
@@ -63,6 +66,8 @@ struct Backend {
 
 /// Reads and checks the operation of a convolution, all of whose attributes are set.
 cudnnStatus_t read_operation(const Backend& operation, Problem& problem);
+/// Reads and checks a graph: a convolution, or one and the addition of a bias.
+cudnnStatus_t read_graph(const Backend& graph, Problem& problem);
 /// Checks a call of a plan, and queues it.
 cudnnStatus_t execute(cudnnHandle_t handle, const Backend& plan, const Backend& pack);
 }  // namespace reel::emulate::dnn

@@ -19,7 +19,10 @@ Dense dense_of(const Backend& tensor) {
   return {tensor.number(CUDNN_ATTR_TENSOR_UNIQUE_ID),
           tensor.number(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
           cudnnDataType_t(tensor.number(CUDNN_ATTR_TENSOR_DATA_TYPE)),
-          tensor.numbers(CUDNN_ATTR_TENSOR_DIMENSIONS), tensor.numbers(CUDNN_ATTR_TENSOR_STRIDES)};
+          tensor.numbers(CUDNN_ATTR_TENSOR_DIMENSIONS),
+          tensor.numbers(CUDNN_ATTR_TENSOR_STRIDES),
+          tensor.attributes.count(CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
+              tensor.number(CUDNN_ATTR_TENSOR_IS_VIRTUAL)};
 }
 
 double factor_of(const Elements& of) {
@@ -133,8 +136,8 @@ void each_product(const Problem& p, const F& f) {
 struct Run {
   Problem problem;
   Engine engine;
-  void *x, *weight, *y, *workspace;
-  std::vector<Range> ranges;
+  void *x = nullptr, *weight = nullptr, *y = nullptr, *bias = nullptr, *workspace = nullptr;
+  std::vector<Range> ranges = {};
 
   Numbers read(const Dense& of, const void* at) const {
     Numbers all(of.bytes() / bytes_of(of.type));
@@ -161,6 +164,8 @@ struct Run {
       else
         sums[j] += of_x[i] * of_y[k];
     });
+    const Numbers added = problem.has_bias ? read(problem.bias, bias) : Numbers{0};
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i % added.size()];
     void* const to = &out == &problem.x ? x : &out == &problem.weight ? weight : y;
     for (std::size_t i = 0; i < sums.size(); ++i) store(out.type, to, i, blurred(sums[i]));
   }
@@ -262,13 +267,44 @@ cudnnStatus_t read_operation(const Backend& operation, Problem& problem) {
   if (factor_of(alpha) != 1 || factor_of(beta) != 0)
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "only the factors 1 and 0 are emulated");
   if (problem.x.type != problem.weight.type || wide != (problem.x.type == CUDNN_DATA_DOUBLE) ||
-      (problem.sums != CUDNN_DATA_FLOAT && !wide) || problem.y.type != problem.x.type)
+      (problem.sums != CUDNN_DATA_FLOAT && !wide) ||
+      problem.y.type != (problem.y.is_virtual ? problem.sums : problem.x.type))
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the data types of a convolution are not emulated");
   const Int x = problem.x.id, weight = problem.weight.id, y = problem.y.id;
   if (x == weight || weight == y || x == y)
     return refuse(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, "two tensors have one number");
   const char* const wrong = wrong_shapes(problem);
   return wrong ? refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, wrong) : CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t read_graph(const Backend& graph, Problem& problem) {
+  constexpr auto operations = CUDNN_ATTR_OPERATIONGRAPH_OPS;
+  const Backend& first = graph.part(operations);
+  if (first.kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the first operation is no convolution");
+  problem = first.problem;
+  const Dense sums = problem.y;
+  problem.has_bias = graph.numbers(operations).size() == 2;
+  if (sums.is_virtual != problem.has_bias)
+    return refuse(CUDNN_STATUS_BAD_PARAM, "a virtual tensor is not between two operations");
+  if (!problem.has_bias) return CUDNN_STATUS_SUCCESS;
+  const Backend& second = *graph.address<Backend>(operations, 1);
+  if (second.kind != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ||
+      dense_of(second.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)).id != sums.id)
+    return refuse(CUDNN_STATUS_BAD_PARAM, "the second operation is not an addition to the first");
+  problem.bias = dense_of(second.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+  problem.y = dense_of(second.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
+  std::vector<Int> of_bias(sums.lengths.size(), 1);
+  of_bias[1] = sums.lengths[1];
+  if (problem.bias.lengths != of_bias || problem.y.lengths != sums.lengths)
+    return refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the bias or the sum has a wrong shape");
+  const std::set<Int> ids = {problem.x.id, problem.weight.id, problem.bias.id, problem.y.id,
+                             sums.id};
+  if (ids.size() < 5)
+    return refuse(CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES, "two tensors have one number");
+  return problem.y.type == problem.x.type && problem.bias.type == problem.x.type
+             ? CUDNN_STATUS_SUCCESS
+             : refuse(CUDNN_STATUS_NOT_SUPPORTED, "the data types of a sum are not emulated");
 }
 
 cudnnStatus_t execute(cudnnHandle_t handle, const Backend& plan, const Backend& pack) {
@@ -279,11 +315,11 @@ cudnnStatus_t execute(cudnnHandle_t handle, const Backend& plan, const Backend& 
   const cudaStream_t stream = find_stream(handle->stream);
   if (!stream) return refuse(CUDNN_STATUS_BAD_PARAM, "the stream of the handle was destroyed");
   const std::vector<Int>& ids = pack.numbers(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-  if (ids.size() != 3) return refuse(CUDNN_STATUS_BAD_PARAM, "a convolution has three tensors");
   const Problem& p = plan.problem;
-  Run run{p,       plan.engines[0], nullptr,
-          nullptr, nullptr,         pack.address<void>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE),
-          {}};
+  if (ids.size() != (p.has_bias ? 4 : 3))
+    return refuse(CUDNN_STATUS_BAD_PARAM, "the plan has another number of tensors");
+  Run run{p, plan.engines[0]};
+  run.workspace = pack.address<void>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   const auto add = [&](const char* name, const Dense& of, void*& at) {
     const auto found = std::find(ids.begin(), ids.end(), of.id);
     if (found == ids.end()) return false;
@@ -293,7 +329,8 @@ cudnnStatus_t execute(cudnnHandle_t handle, const Backend& plan, const Backend& 
                           std::size_t(of.alignment)});
     return true;
   };
-  if (!add("x", p.x, run.x) || !add("the weight", p.weight, run.weight) || !add("y", p.y, run.y))
+  if (!add("x", p.x, run.x) || !add("the weight", p.weight, run.weight) || !add("y", p.y, run.y) ||
+      (p.has_bias && !add("the bias", p.bias, run.bias)))
     return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor of the plan is not in the variant pack");
   if (const std::size_t bytes = workspace_of(run.engine, p))
     run.ranges.push_back({"the workspace", run.workspace, bytes, Use::write, true, 16});

@@ -142,6 +142,23 @@ TEST_CASE("cuDNN computes convolutions and their gradients, in no engine that ro
     CHECK(emulate::counts().blurred == 0);
   }
 }
+TEST_CASE("cuDNN adds the bias of 16 bits before it rounds") {
+  seed(9);
+  const Tensor x = random::normal({2, 6, 5, 3}), weight = random::normal({3, 2, 3, 7}),
+               bias = random::normal({7});
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    for (const ConvolutionOptions& options :
+         {ConvolutionOptions{}, ConvolutionOptions{.stride = 2, .padding = 1}}) {
+      const auto exact = [&](const Tensor& y) { return y.to(dtype).to(DType::float64); };
+      const Tensor expected = conv2d(exact(x), exact(weight), exact(bias), options).to(dtype);
+      const auto on_device = [&](const Tensor& y) { return y.to(dtype).to(cuda(0)); };
+      const Tensor dx = on_device(x), dweight = on_device(weight), dbias = on_device(bias);
+      emulate::reset_counts();
+      const Tensor got = conv2d(dx, dweight, dbias, options);
+      CHECK(emulate::counts().launches == 1);  // of the copy of the weight
+      CHECK(difference(expected, got.to(cpu())) == 0);
+    }
+}
 TEST_CASE("cuDNN computes transposed convolutions") {
   seed(7);
   const Tensor x = random::normal({2, 4, 5, 6}), weight = random::normal({3, 2, 4, 6});

@@ -48,7 +48,8 @@ struct Images {
   bool unset = false, unfinished = false, set_twice = false, destroyed = false, other_kind = false;
   bool single = false, shared_handle = false, other_plan = false, other_thread = false;
   bool other_device = false, in_capture = false, null = false, y_is_x = false;
-  bool no_workspace = false, workspace_is_x = false, x_is_short = false, any_engine = false;
+  bool virtual_y = false, no_workspace = false, workspace_is_x = false, x_is_short = false,
+       any_engine = false;
 
   bool run();
   bool describe();
@@ -90,6 +91,8 @@ struct Images {
     set(made, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {alignment});
     if (!unset) set(made, CUDNN_ATTR_TENSOR_DIMENSIONS, lengths);
     set(made, CUDNN_ATTR_TENSOR_STRIDES, steps);
+    const bool is_virtual = virtual_y && id == y_id;
+    set(made, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     finalize(made);
     if (set_twice) set(made, CUDNN_ATTR_TENSOR_STRIDES, steps);
     return made;
@@ -261,6 +264,7 @@ constexpr Program list[] = {
     {"channels of another weight", with<[](I& i) { i.w_lengths[1] = 2; }>, check, "no multiple"},
     {"two tensors with one number", with<[](I& i) { i.y_id = i.pack_id = 1; }>, check,
      "one number"},
+    {"virtual result", with<[](I& i) { i.virtual_y = true; }>, check, "not between two operations"},
     {"sums in float32 of float64", with<[](I& i) { i.single = true; }>, check,
      "not of the type of the sums"},
     {"factor of another type", with<[](I& i) { i.single_factor = 1; }>, check,
