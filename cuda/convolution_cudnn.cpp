@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions by the backend API of cuDNN: graphs of one operation. A graph's plan belongs to a
-// handle, and a thread has a handle for each device.
+// Convolutions by the backend API of cuDNN: graphs of one convolution. The plan of a graph belongs
+// to a handle, and a thread has a handle for each device.
 #include "cuda/convolution_cudnn.hpp"
 
 #if __has_include(<cudnn.h>)
