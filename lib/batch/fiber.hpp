@@ -47,10 +47,10 @@ class Fiber {
   void* what_;
   FiberFlow* flow_;
   Handled handled_;
-  void *fake_stack_ = nullptr, *outer_fake_ = nullptr;  // AddressSanitizer's
-  const void* outer_bottom_ = nullptr;
-  std::size_t outer_bytes_ = 0;
-  void *identity_ = nullptr, *outer_identity_ = nullptr;  // ThreadSanitizer's
+  [[maybe_unused]] void *fake_stack_ = nullptr, *outer_fake_ = nullptr;  // AddressSanitizer's
+  [[maybe_unused]] const void* outer_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t outer_bytes_ = 0;
+  [[maybe_unused]] void *identity_ = nullptr, *outer_identity_ = nullptr;  // ThreadSanitizer's
   bool started_ = false, ended_ = false;
 };
 }  // namespace reel::batch

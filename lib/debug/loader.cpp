@@ -106,9 +106,9 @@ bool ask(const debug::Condition& condition, const DebugEvent& given) {
   event.statistics = given.statistics;
   return condition.function()(event);
 }
-[[noreturn]] void fail_as(DebugError kind, Caller caller, std::string_view op,
-                          std::string_view argument, std::string_view expected,
-                          std::string_view got, std::string_view advice) {
+__attribute__((noreturn)) void fail_as(DebugError kind, Caller caller, std::string_view op,
+                                       std::string_view argument, std::string_view expected,
+                                       std::string_view got, std::string_view advice) {
   if (kind == DebugError::io) fail<IoError>(caller, op, argument, expected, got, advice);
   fail<Error>(caller, op, argument, expected, got, advice);
 }
@@ -200,7 +200,8 @@ const DebugPlugin* open_plugin() {
 }
 /// What REEL_DEBUG asks for.
 struct Request {
-  enum class State : std::uint8_t { unread, none, some } state = State::unread;  // atomic
+  enum State : std::uint8_t { unread, none, some };
+  std::uint8_t state = unread;  // a State; atomic
   std::string_view kind, argument;
 };
 constinit Request request;
@@ -221,8 +222,7 @@ void read_request() {
     std::fprintf(stderr, "REEL_DEBUG: libreel_debug.so cannot be opened: %s\n", reason);
     some = false;
   }
-  __atomic_store_n(&request.state, some ? Request::State::some : Request::State::none,
-                   __ATOMIC_RELEASE);
+  __atomic_store_n(&request.state, some ? Request::some : Request::none, __ATOMIC_RELEASE);
 }
 }  // namespace
 
@@ -235,8 +235,8 @@ const DebugPlugin& the_plugin(Caller caller, std::string_view function) {
 }
 
 void debug_thread() noexcept try {
-  if (__atomic_load_n(&request.state, __ATOMIC_ACQUIRE) == Request::State::unread) read_request();
-  if (request.state != Request::State::some) return;
+  if (__atomic_load_n(&request.state, __ATOMIC_ACQUIRE) == Request::unread) read_request();
+  if (request.state != Request::some) return;
   open_plugin()->thread_begins(request.kind, request.argument);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "REEL_DEBUG: %s\n", error.what());

@@ -123,7 +123,7 @@ Buckets::Buckets(World world, const std::vector<Variable>& variables,
   };
   for (Bucket& bucket : buckets_) {
     const std::size_t bytes =
-        static_cast<std::size_t>(bucket.count) * partials_ * size_of(bucket.dtype);
+        static_cast<std::size_t>(bucket.count * size_of(bucket.dtype)) * partials_;
     if (on_device())
       bucket.parts.resize(bucket.places.size() * partials_);
     else
@@ -183,7 +183,7 @@ void Buckets::put(std::size_t variable, const Tensor& gradient, std::size_t part
   const void* first = nullptr;
   const Tensor host =
       reel::detail::contiguous_host(wide, bucket.dtype, &first, "DataParallel", caller_);
-  const std::size_t width = size_of(bucket.dtype);
+  const auto width = static_cast<std::size_t>(size_of(bucket.dtype));
   const std::size_t at =
       static_cast<std::size_t>(bucket.count) * partial + static_cast<std::size_t>(place->at);
   if (place->count)
@@ -207,7 +207,8 @@ void Buckets::start_next() {
 }
 
 void Buckets::pack(Bucket& bucket) {
-  const std::size_t width = size_of(bucket.dtype), count = bucket.places.size();
+  const auto width = static_cast<std::size_t>(size_of(bucket.dtype));
+  const std::size_t count = bucket.places.size();
   for (std::size_t i = 0; i < bucket.put.size(); ++i) {
     if (bucket.put[i]) continue;
     const Place& place = bucket.places[i % count];
@@ -458,12 +459,10 @@ std::string Buckets::text() const {
   std::string all;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
-    const std::size_t width = halves_ && bucket.dtype == DType::float32 && i + 1 < buckets_.size()
-                                  ? 2
-                                  : size_of(bucket.dtype);
-    all += "bucket " + std::to_string(i) + ": " +
-           std::to_string(static_cast<std::size_t>(bucket.count) * width) + " bytes, " +
-           bucket.variables + "\n";
+    const bool is_half = halves_ && bucket.dtype == DType::float32 && i + 1 < buckets_.size();
+    const std::int64_t width = is_half ? 2 : size_of(bucket.dtype);
+    all += "bucket " + std::to_string(i) + ": " + std::to_string(bucket.count * width) +
+           " bytes, " + bucket.variables + "\n";
   }
   return all;
 }

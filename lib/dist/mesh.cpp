@@ -82,7 +82,8 @@ Variable part_of(const Variable& whole, const World& axis, int along, Caller cal
   const std::int64_t length = whole.value().shape(along, caller), share = length / axis.size();
   check_share("part_of", length, "whole", axis, caller);
   std::vector<Index> place(
-      static_cast<std::size_t>(along < 0 ? along + whole.value().rank() : along), all);
+      static_cast<std::size_t>(along < 0 ? along + static_cast<int>(whole.value().rank()) : along),
+      all);
   place.push_back(range(share * axis.rank(), share * (axis.rank() + 1)));
   const Variable part(whole.name(), whole(place, caller), caller);
   const Portion of = portion_of(whole);  // another axis may have divided it before

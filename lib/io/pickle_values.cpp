@@ -275,9 +275,9 @@ std::string state_dict_pickle(const NamedTensors& tensors) {
     append_text(text, name);
     text += "ctorch._utils\n_rebuild_tensor_v2\n((";
     append_text(text, "storage");
-    const auto* const type =
-        std::find_if(std::begin(storage_types), std::end(storage_types),
-                     [&](const StorageType& known) { return known.dtype == name_of(x.dtype()); });
+    const auto* const type = std::find_if(
+        std::begin(storage_types), std::end(storage_types),
+        [dtype = x.dtype()](const StorageType& known) { return known.dtype == name_of(dtype); });
     text += "ctorch\n" + std::string(type->name) + "\n";
     append_text(text, std::to_string(key++));
     append_text(text, "cpu");

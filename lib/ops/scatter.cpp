@@ -54,7 +54,6 @@ void select_samples(SampleList out, Tensor (*f)(Operand, Operand, Operand, AxisN
           [f, axis = axis](const std::vector<Tensor>& in) { return f(in[0], in[2], in[1], axis); });
     }
 }
-constexpr Draw even{.grid = 0.25};
 constexpr std::uint16_t every = need_input(0) | need_input(1) | need_input(2) | need_output();
 }  // namespace
 

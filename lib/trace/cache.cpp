@@ -87,9 +87,10 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
 
 void explain_calls(const TraceEntry& entry, std::string& out) {
   const tracing::Plan* const plan = entry.plan.load(std::memory_order_relaxed);
-  int checks = 0;
+  std::uint64_t checks = 0;
   for (const auto& ending : entry.tree.endings)
-    if (ending) checks += ending->checks.load(std::memory_order_relaxed);
+    if (ending)
+      checks += static_cast<std::uint64_t>(ending->checks.load(std::memory_order_relaxed));
   const std::uint64_t replays = entry.replays.load(std::memory_order_relaxed);
   if (!plan || !(checks + replays)) return;
   char seconds[32];

@@ -67,10 +67,10 @@ struct Lengths {
       const std::pair<double, double> quotients[] = {{std::round(product * 1024) / 1024, 1},
                                                      {1, std::round(1 / product)}};
       for (const auto& [p, q] : quotients) {
-        const auto at = [&](std::int64_t length) {
+        const auto at = [p = p, q = q](std::int64_t length) {
           return static_cast<T>(p / (q * static_cast<double>(length)));
         };
-        if (!p || !q || !same(at(first), a) || !same(at(second), b)) continue;
+        if (p == 0 || q == 0 || !same(at(first), a) || !same(at(second), b)) continue;
         made = at(here);
         ++ways;
         break;
