@@ -71,7 +71,8 @@ class Drawing {
       own = node.outputs[0];
     return unique(allowed(node.scope.empty() ? own : node.scope + "/" + own));
   }
-  /// The node of a value. One that no step makes has a node of its own, before its first reader.
+  /// The node of a value. A value that no step makes has a node of its own, before its first
+  /// reader.
   std::string source(const std::string& value) {
     if (value.empty()) return {};
     const auto [known, is_new] = makers_.emplace(value, "");

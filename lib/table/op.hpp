@@ -110,7 +110,7 @@ class Kernels {
   bool computes() const { return has(Part::value) || passes; }
 
   const Passes* passes = nullptr;      // of a pointwise op on the CPU, instead of kernels
-  TakesHalves takes_halves = nullptr;  // of the kernel of the value on the CPU; null: never
+  TakesHalves takes_halves = nullptr;  // of the kernel of the value; null: never
 
  private:
   void (*kernels_[parts])() = {};

@@ -7,21 +7,21 @@
 namespace reel {
 /// The slices of x at these positions of an axis. In the result, the axes of `indices` replace this
 /// axis. The axis is 0 by default. Positions are uint8, int32 or int64, and negative ones count
-/// from the end. One outside its axis throws IndexError.
+/// from the end. A position outside its axis throws IndexError.
 ///
 ///     take(tensor({10, 20, 30}), tensor({2, 0}))    // [30, 10]
 REEL_API Tensor take(Operand x, Operand indices, AxisNumber axis = 0);
 /// One element for each position. For axis 1: result[i][j] = x[i][indices[i][j]]. `indices` has as
 /// many axes as x; along the other axes it may be shorter than x, not longer. The result has the
 /// shape of `indices`. Positions are uint8, int32 or int64, and negative ones count from the end.
-/// One outside its axis throws IndexError.
+/// A position outside its axis throws IndexError.
 ///
 ///     gather(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({{2, 0}, {1, 1}}), 1)  // [[2, 1], [0, 0]]
 REEL_API Tensor gather(Operand x, Operand indices, AxisNumber axis);
 /// One element of each line along an axis. For axis 1: result[k] = x[k][indices[k]]. `indices` and
 /// the result have the shape of x without this axis. The axis is the last one by default. Positions
-/// are uint8, int32 or int64, and negative ones count from the end. One outside its axis throws
-/// IndexError.
+/// are uint8, int32 or int64, and negative ones count from the end. A position outside its axis
+/// throws IndexError.
 ///
 ///     pick(tensor({{1, 5, 2}, {7, 0, 3}}), tensor({2, 0}))  // [2, 7]
 REEL_API Tensor pick(Operand x, Operand indices, AxisNumber axis = -1);

@@ -56,7 +56,8 @@ struct ConvolutionSizes {
 }
 
 /// The windows of a pooling op: element o of the output is the largest of the elements
-/// o * stride[a] + t * dilation[a] - before[a], 0 <= t < window[a], that exist. One does.
+/// o * stride[a] + t * dilation[a] - before[a], 0 <= t < window[a], that exist. Each window has an
+/// element that exists.
 struct PoolGeometry {
   Shape window, stride, dilation, before;  // one number for each spatial axis
   Shape sizes;                             // the lengths of the result's spatial axes
