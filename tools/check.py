@@ -360,6 +360,13 @@ def races():
 
 
 @check("weekly")
+def runs(*kinds):
+    """`./dev test` 20 times: in random order, on a busy machine, with other heaps (tools/runs.py)."""
+    if build("test", "-Disa=native", "-Dcuda=disabled", "-Dsamples=false"):
+        command("the tests again and again", sys.executable, "tools/runs.py", "build/test", *kinds, shown=True)
+
+
+@check("weekly")
 def extending():
     """The examples of docs/extending.md in a copy of the sources, and what the tests say where a step is missing."""
     need("check")

@@ -25,10 +25,10 @@ def counts_of(test):
     return passed, failed, skipped
 
 
-def results(build):
-    """[(setup, test)] of the last run of each setup."""
-    for log in sorted(pathlib.Path(build, "meson-logs").glob("testlog*.json")):
-        setup = log.stem.removeprefix("testlog").removeprefix("-")
+def results(build, base="testlog"):
+    """[(setup, test)] of the last run of each setup. `base` is the --logbase of `meson test`."""
+    for log in sorted(pathlib.Path(build, "meson-logs").glob(f"{base}*.json")):
+        setup = log.stem.removeprefix(base).removeprefix("-")
         for line in log.read_text().splitlines():
             yield setup, json.loads(line)
 
