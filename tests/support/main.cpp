@@ -4,6 +4,8 @@
 #define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"
 
+#include <sys/prctl.h>
+
 #include <cstddef>
 #include <cstdlib>
 #include <iostream>
@@ -122,6 +124,8 @@ void reel::tests::skip(const std::string& reason) { tally().skip_reason = reason
 #endif
 
 int main(int argc, char** argv) {
+  // With pages of 2 MiB, the first byte of one counts as 2 MiB for tests of resident memory.
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   Catch::Session session;
   if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
   std::optional<reel::DeviceScope> other;
