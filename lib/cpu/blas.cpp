@@ -18,11 +18,6 @@
 namespace reel::kernels {
 #ifdef REEL_BLAS_FILE
 namespace {
-// CBLAS as its C interface has it, with 32-bit integers.
-constexpr int row_major = 101, as_it_lies = 111, transposed = 112;
-template <class T>
-using Gemm = void (*)(int order, int x_as, int y_as, int n, int m, int k, T alpha, const T* x,
-                      int x_step, const T* y, int y_step, T beta, T* c, int c_step);
 /// OpenBLAS takes 128 MiB for each of its threads when it is opened, and for each call at the same
 /// time. It keeps them. If the system refuses them, it asks again for ever.
 constexpr std::size_t bytes_of_call = std::size_t{160} << 20;
@@ -34,7 +29,7 @@ bool has_room(std::size_t bytes) {
 }
 
 /// The number of threads of the BLAS library. It is a setting of the process, which may use the
-/// library too. While products of this library run it is 1, because threads of BLAS and of this
+/// library too. While calls of this library run it is 1, because threads of BLAS and of this
 /// library would only wait for each other; then it is what the program has set.
 class BlasThreads {
  public:
@@ -93,12 +88,15 @@ constinit BlasThreads threads;
 
 /// The names of Fortran's functions, without the letter of the dtype.
 constexpr const char* fortran_names[fortran_functions] = {"potrf_", "getrf_", "getri_", "getrs_",
-                                                          "trsm_",  "gelqf_", "orglq_", "syevd_",
-                                                          "gesdd_", "gesvd_"};
+                                                          "trsm_",  "gemm_",  "gelqf_", "orglq_",
+                                                          "syevd_", "gesdd_", "gesvd_"};
+
+using Gemm = void (*)(const char* x_as, const char* y_as, const int* m, const int* n, const int* k,
+                      const float* alpha, const float* x, const int* x_step, const float* y,
+                      const int* y_step, const float* beta, float* z, const int* z_step,
+                      std::size_t, std::size_t);
 
 struct Blas {
-  Gemm<float> f32 = nullptr;
-  Gemm<double> f64 = nullptr;
   AnyFunction functions[2][fortran_functions] = {};
 
   /// BLIS lacks some functions. They are in the reference library.
@@ -125,24 +123,26 @@ struct Blas {
     if (auto set = reinterpret_cast<int (*)(int)>(dlsym(library, "MKL_Set_Threading_Layer"));
         set && is_ours)
       set(1);
-    const auto multiply = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
-    // The first call takes its memory here. Later calls can wait for this memory, so a product
+    find_functions(library);
+    auto& gemm = functions[false][static_cast<int>(Fortran::gemm)];
+    // The first call takes its memory here. Later calls can wait for this memory, so a result
     // never depends on how much the system gives then.
     constexpr int n = 128;
+    constexpr float zero = 0, one = 1;
     const std::unique_ptr<float[]> zeros(new (std::nothrow) float[3 * n * n]());
-    if (!multiply || !zeros || !has_room(bytes_of_call)) return;
+    if (!gemm || !zeros || !has_room(bytes_of_call)) {
+      *this = {};
+      return;
+    }
     const int before = threads.begin();
-    multiply(row_major, as_it_lies, as_it_lies, n, n, n, 1, &zeros[0], n, &zeros[n * n], n, 0,
-             &zeros[2 * n * n], n);
+    reinterpret_cast<Gemm>(gemm)("N", "N", &n, &n, &n, &one, &zeros[0], &n, &zeros[n * n], &n,
+                                 &zero, &zeros[2 * n * n], &n, 1, 1);
     threads.end(before);
-    f32 = multiply;
-    f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
-    find_functions(library);
   }
 };
-/// Opened at the first product that may use it: linking it took most of the start time of a small
+/// Opened by the first op that may use it: linking it took most of the start time of a small
 /// program. The child of a fork opens it anew: OpenBLAS makes its threads there again, also for a
-/// product that uses one, and takes memory for them.
+/// call that uses one, and takes memory for them.
 const Blas& blas() {
   static constinit Blas blas;
   static constinit std::atomic<pid_t> opened_by = 0;
@@ -167,8 +167,12 @@ bool begin_call() {
   --running;
   return false;
 }
+}  // namespace
 
-void call_library(void (*f)(const void* work), const void* work) {
+AnyFunction fortran(Fortran function, bool is_double) {
+  return blas().functions[is_double][static_cast<int>(function)];
+}
+void call_fortran(void (*f)(const void* work), const void* work) {
   const auto call = [&] {
     const ForkDelay delay;  // OpenBLAS takes the memory for a call under a lock
     if (!begin_call()) return false;
@@ -180,39 +184,7 @@ void call_library(void (*f)(const void* work), const void* work) {
   };
   while (!call()) sched_yield();
 }
-
-template <class T>
-struct Product {
-  const BlasProduct& p;
-  Gemm<T> gemm;
-
-  static void run(const void* work) {
-    const auto as = [](bool is_transposed) { return is_transposed ? transposed : as_it_lies; };
-    const auto length = [](std::int64_t n) { return static_cast<int>(n); };
-    const auto& [p, gemm] = *static_cast<const Product*>(work);
-    gemm(row_major, as(p.x_transposed), as(p.y_transposed), length(p.n), length(p.m), length(p.k),
-         T(1), static_cast<const T*>(p.x), length(p.x_step), static_cast<const T*>(p.y),
-         length(p.y_step), T(p.accumulate), static_cast<T*>(p.c), length(p.c_step));
-  }
-};
-template <class T>
-void call(const BlasProduct& p, Gemm<T> gemm) {
-  const Product<T> product{p, gemm};
-  call_library(Product<T>::run, &product);
-}
-}  // namespace
-
-bool has_blas() { return blas().f32 && blas().f64; }
-void blas_product_f32(const BlasProduct& product) { call<float>(product, blas().f32); }
-void blas_product_f64(const BlasProduct& product) { call<double>(product, blas().f64); }
-AnyFunction fortran(Fortran function, bool is_double) {
-  return blas().functions[is_double][static_cast<int>(function)];
-}
-void call_fortran(void (*f)(const void* work), const void* work) { call_library(f, work); }
 #else
-bool has_blas() { return false; }
-void blas_product_f32(const BlasProduct&) {}
-void blas_product_f64(const BlasProduct&) {}
 AnyFunction fortran(Fortran, bool) { return nullptr; }
 void call_fortran(void (*)(const void*), const void*) {}
 #endif

@@ -55,6 +55,13 @@ struct Lapack {
              Length, Length)>(Fortran::trsm)("R", uplo, transposed, diagonal, &rows, &n, &one, a,
                                              &n, b, &rows, 1, 1, 1, 1);
   }
+  /// out = x y for row-major matrices [n, n].
+  static void gemm(Text x_transposed, Text y_transposed, int n, const T* x, const T* y, T* out) {
+    const T one = 1, zero = 0;
+    get<void(Text, Text, Size, Size, Size, const T*, const T*, Size, const T*, Size, const T*, T*,
+             Size, Length, Length)>(Fortran::gemm)(y_transposed, x_transposed, &n, &n, &n, &one, y,
+                                                   &n, x, &n, &zero, out, &n, 1, 1);
+  }
   static int gelqf(int m, int n, T* a, T* tau, T* work, int size) {
     int info = 0;
     get<void(Size, Size, T*, Size, T*, T*, Size, int*)>(Fortran::gelqf)(&m, &n, a, &m, tau, work,

@@ -101,7 +101,10 @@ struct Basis {
   }
   void multiply(const double* x, bool x_transposed, const double* y, bool y_transposed,
                 double* out) const {
-    blas_product_f64({n, n, n, x, n, x_transposed, y, n, y_transposed, out, n, false});
+    with_lapack([&] {
+      Lapack<double>::gemm(x_transposed ? "T" : "N", y_transposed ? "T" : "N", static_cast<int>(n),
+                           x, y, out);
+    });
   }
   /// The symmetric part of matrix m of x, in the basis of eigenvectors.
   void enter(const Body& x, Int m, double* to) const {

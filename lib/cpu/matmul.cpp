@@ -2,7 +2,6 @@
 // matmul, matmul_add and dense: the choice of a method for each product.
 #include "lib/cpu/matmul.hpp"
 
-#include "lib/cpu/blas.hpp"
 #include "lib/cpu/kernels.hpp"
 #include "lib/cpu/matmul_dots.hpp"
 #include "lib/cpu/matmul_rows.hpp"
@@ -18,21 +17,6 @@ namespace reel::kernels::REEL_ISA {
 PassFunction activation_pass(Activation activation, DType dtype);  // pointwise_activation.cpp
 
 namespace {
-/// The layout of a matrix for BLAS: elements are contiguous along one axis, and whole rows of them
-/// follow along the other axis.
-template <class T>
-struct BlasMatrix {
-  std::int64_t step = 0;
-  bool transposed = false, fits = false;
-
-  explicit BlasMatrix(const Matrix<T>& x) {
-    const bool one_row = x.rows == 1, one_column = x.columns == 1;
-    transposed = x.column != 1 && !one_column;
-    step = transposed ? (one_column ? x.rows : x.column) : (one_row ? x.columns : x.row);
-    fits = step >= (transposed ? x.rows : x.columns) && (!transposed || x.row == 1 || one_row);
-  }
-};
-
 /// Computes c = z + x y, or a part of it, then applies the activation, if any. Rows of c are c_row
 /// elements apart. z may be c. z.data is null if nothing is added.
 template <class T>
@@ -74,22 +58,7 @@ struct Task {
   }
 };
 
-template <class T>
-void by_blas(const Task<T>& t) {
-  const BlasMatrix<T> a(t.x), b(t.y);
-  const BlasProduct product{t.x.rows,     t.y.columns,  t.x.columns, t.x.data,
-                            a.step,       a.transposed, t.y.data,    b.step,
-                            b.transposed, t.c,          t.c_row,     t.z.data != nullptr};
-  if constexpr (sizeof(T) == 4)
-    blas_product_f32(product);
-  else
-    blas_product_f64(product);
-  t.activate_all();
-}
-
-// These limits were measured on AVX-512, and with the narrower kernels of OpenBLAS 0.3.21.
-constexpr bool loses_to_blas = lanes<float> < 16;
-constexpr std::int64_t least_of_blas = 256;
+// These limits were measured on AVX-512.
 constexpr std::int64_t few_rows = 14;  // with fewer rows, copying y costs more than it saves
 constexpr std::int64_t most_dot_rows = most_tile_rows > 6 ? 12 : 3, most_short_dot_rows = 3;
 constexpr std::int64_t first_cache = 24 << 10, short_cache = 160 << 10, second_cache = 640 << 10;
@@ -298,12 +267,10 @@ void by_transposed_tiles(const Task<T>& t) {
   transpose_elements(transposed.c, columns, t.c, t.c_row, columns, rows);
 }
 
-// In multiply-adds: the least work for a piece to pay for another thread, and the work above which
-// there may be more pieces.
-constexpr double piece_work = 4 << 20, large_piece_work = 64 << 20, few_pieces = 8;
-constexpr std::int64_t least_piece_rows = loses_to_blas ? 128 : 48;
+constexpr double piece_work = 4 << 20;  // multiply-adds that pay for another thread
+constexpr std::int64_t least_piece_rows = 48;
 template <class T>
-constexpr std::int64_t least_piece_columns = loses_to_blas ? 128 : 4 * lanes<T>;
+constexpr std::int64_t least_piece_columns = 4 * lanes<T>;
 
 /// The numbers of equal parts of c's rows and columns.
 struct Grid {
@@ -338,19 +305,16 @@ void in_pieces(const Task<T>& t, const Grid& grid, void (*method)(const Task<T>&
     if (row < t.x.rows && column < t.y.columns) method(t.rows(row, rows).columns(column, columns));
   });
 }
-/// Runs the product at once or in pieces. The tiles and dots of this library give the same bits for
-/// any pieces. So they get one piece for each thread, or four pieces for each thread if the number
-/// of threads is no power of two. The pieces for BLAS depend on the shape alone.
+/// Runs the product at once, or in one piece for each thread; in four if the number of threads is
+/// no power of two. The bits are the same for any pieces.
 template <class T>
 void run(const Task<T>& t, void (*method)(const Task<T>&)) {
-  const bool own = method != by_blas<T>;
   const double work = t.work();
   if (work < 2 * piece_work) [[likely]]
     return method(t);
   const int threads = thread_count();
-  if (own && threads == 1) return method(t);
-  const double wanted = own ? (threads & (threads - 1) ? 4 * threads : threads)
-                            : __builtin_fmax(few_pieces, work / large_piece_work);
+  if (threads == 1) return method(t);
+  const double wanted = threads & (threads - 1) ? 4 * threads : threads;
   const double most = __builtin_fmin(work / piece_work, wanted);
   in_pieces(t, grid_of(t, method == by_transposed_tiles<T>, most), method);
 }
@@ -383,15 +347,12 @@ void large_product(Task<T>& task) {
       x.column == 1 && x.columns >= 8 * lanes<T> ? most_dot_rows : most_short_dot_rows;
   const bool dots = y.row == 1 && y.column != 1 && y.columns > 1 && x.rows <= dot_rows;
   const bool transposed_dots = !dots && pays_transposed_dots(x, y);
-  const bool blas =
-      BlasMatrix<T>(x).fits && BlasMatrix<T>(y).fits && prefers_blas(x.rows, y.columns, x.columns);
-  if (z.data && z.data != c && (dots || transposed_dots || blas || z.column != 1)) {
+  if (z.data && z.data != c && (dots || transposed_dots || z.column != 1)) {
     copy_rows(z, c);
     return product(x, y, {c, x.rows, y.columns, y.columns, 1}, c, activation);
   }
   task.depth = depth_of(x, y);
   task.adds = z.data == c && apart(x);
-  if (blas) return run(task, by_blas<T>);
   if (dots) return run(task, by_dots<T>);
   if (transposed_dots) return run(task, by_transposed_dots<T>);
   if (pays_transposed(x, y, z.data)) {
@@ -419,9 +380,6 @@ template <class T>
 
 void multiply_copied(Product<float>& p, std::int64_t height) {
   multiply<Strategy::fetching>(p, height);
-}
-bool prefers_blas(std::int64_t n, std::int64_t m, std::int64_t k) {
-  return loses_to_blas && least(least(n, m), k) >= least_of_blas && has_blas();
 }
 template <class T>
 void product(const Matrix<T>& x, const Matrix<T>& y, const Matrix<T>& z, T* c,

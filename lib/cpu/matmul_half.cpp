@@ -28,8 +28,7 @@ struct HalfProduct {
   }
   bool is_whole() const { return elements() <= most_whole; }
   bool fits_tiles() const {
-    return x.rows >= least_rows && y.columns >= least_columns && x.columns > 0 &&
-           !prefers_blas(x.rows, y.columns, x.columns);
+    return x.rows >= least_rows && y.columns >= least_columns && x.columns > 0;
   }
 };
 

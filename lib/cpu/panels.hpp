@@ -23,7 +23,11 @@ inline constexpr std::int64_t most_tall_rows = 100;
 template <class T>
 inline constexpr std::int64_t most_depth =
     (lanes<T> * size_in_bytes<T> == 64 ? 1360 : 1024) / size_in_bytes<T>;
-inline constexpr std::int64_t block_bytes = 384 << 10;
+// AVX2: measured with an L2 cache of 512 KB (Zen 3). There a wide product copies all of x, and the
+// panels of y are kept for the next block of x.
+inline constexpr bool has_wide_vectors = lanes<float> == 16;
+inline constexpr std::int64_t block_bytes = (has_wide_vectors ? 384 : 192) << 10;
+inline constexpr std::int64_t most_kept_columns = 2048, least_packed_columns = 384;
 /// A sum of at least this number of terms starts at 0, and is then added to z.
 inline constexpr std::int64_t least_apart = 16;
 inline constexpr std::int64_t group_width = 8;
@@ -123,6 +127,8 @@ struct Blocks {
   const unsigned how;
   const bool grouped, tall, packs;
   const std::int64_t depth, rows;
+  const bool keeps;  // the panels of a block of y, for all blocks of x
+  const std::int64_t columns;
 
   static constexpr std::int64_t line = 64 / size_in_bytes<T>;
   static constexpr bool widens = !std::is_same_v<T, From>;
@@ -136,34 +142,46 @@ struct Blocks {
         tall(is_tall<T>(p.n, p.m)),
         packs(widens || pays_for_x()),
         depth(block_depth),
-        rows(part_length(p.n, block_bytes / (depth * size_in_bytes<T>), wide_tile_rows)) {}
+        rows(part_length(p.n, block_bytes / (depth * size_in_bytes<T>), wide_tile_rows)),
+        keeps(!has_wide_vectors && p.n > rows),
+        columns(keeps ? most_kept_columns : p.m) {}
 
   /// Elements of scratch memory.
-  std::int64_t scratch_size() const { return panel_size() + (packs ? block_size() : 0); }
+  std::int64_t scratch_size() const { return panels_size() + (packs ? block_size() : 0); }
 
   void multiply(T* memory) const {
-    for_blocks(p, depth, [&](Product<T, From> rest) {
-      for (; rest.n > 0; rest.skip_rows(rows)) {
-        Product<T, From> block = rest;
-        block.n = least(rows, rest.n);
-        const Product<T> copied = with_x_in(block, memory + panel_size());
-        if (tall)
-          panels<most_tile_rows>(copied, block.y, memory);
-        else
-          panels<wide_tile_rows>(copied, block.y, memory);
-      }
-    });
+    for (std::int64_t column = 0; column < p.m; column += columns) {
+      Product<T, From> part = p;
+      part.m = least(columns, p.m - column);
+      part.y += column * y_column;
+      part.c += column;
+      if (part.start) part.start += column;
+      for_blocks(part, depth, [&](Product<T, From> rest) {
+        for (bool first = true; rest.n > 0; rest.skip_rows(rows), first = !keeps) {
+          Product<T, From> block = rest;
+          block.n = least(rows, rest.n);
+          const Product<T> copied = with_x_in(block, memory + panels_size());
+          if (tall)
+            panels<most_tile_rows>(copied, block.y, memory, first);
+          else
+            panels<wide_tile_rows>(copied, block.y, memory, first);
+        }
+      });
+    }
   }
 
  private:
   bool pays_for_x() const {
     if (p.n < 64 || p.m < 2 * panel_width<wide_tile_rows, T>) return false;
+    if (!has_wide_vectors && p.m >= least_packed_columns) return true;
     return p.x_column != 1 || (crowds<T>(p.x_row, 1) && p.m >= 8 * panel_width<wide_tile_rows, T>);
   }
-  std::int64_t panel_size() const {
-    const std::int64_t width =
-        tall ? panel_width<most_tile_rows, T> : panel_width<wide_tile_rows, T>;
-    return rounded_up(width * depth, line);
+  std::int64_t width() const {
+    return tall ? panel_width<most_tile_rows, T> : panel_width<wide_tile_rows, T>;
+  }
+  std::int64_t panel_size() const { return rounded_up(width() * depth, line); }
+  std::int64_t panels_size() const {
+    return panel_size() * (keeps ? (least(columns, p.m) + width() - 1) / width() : 1);
   }
   /// The row length of a copied block: an odd number of cache lines, so that rows use all cache
   /// sets.
@@ -201,25 +219,37 @@ struct Blocks {
   }
 
   template <int height>
-  void panels(const Product<T>& block, const From* y, T* copy) const {
+  void panels(const Product<T>& block, const From* y, T* copy, bool first) const {
     constexpr std::int64_t width = panel_width<height, T>;
-    for (std::int64_t column = 0; column < p.m; column += width, y += width * y_column) {
+    for (std::int64_t column = 0; column < block.m; column += width, y += width * y_column) {
       Product<T> part = block;
-      part.m = least(width, p.m - column);
+      part.m = least(width, block.m - column);
       part.c += column;
       if (part.start) part.start += column;
-      panel<height>(part, y, copy, column + width < p.m);
+      panel<height>(part, first ? y : nullptr, copy, column + width < block.m);
+      if (keeps) copy += panel_size();
     }
   }
 
+  /// `from` is null if the panel is at `copy` already.
+  template <int height>
+  void panel(Product<T> part, const From* from, T* copy, bool more) const {
+    part.soon = copy;
+    if (from) copy_panel<height>(part, from, copy, more);
+    part.y = copy;
+    part.y_row = panel_width<height, T>;
+    if constexpr (widens)
+      multiply_copied(part, height);
+    else
+      kernels::REEL_ISA::multiply<Strategy::fetching>(part, height);
+  }
   /// The first tile copies y while it multiplies, if it can. The other tiles prefetch the next
   /// panel, if there is one and the tiles are few. Many tiles hide the load of the next panel by
   /// their own work.
   template <int height>
-  void panel(Product<T> part, const From* from, T* copy, bool more) const {
+  void copy_panel(Product<T>& part, const From* from, T* copy, bool more) const {
     constexpr std::int64_t width = panel_width<height, T>;
     const Matrix<From> y{from, part.k, part.m, part.y_row, y_column};
-    part.soon = copy;
     if constexpr (widens) {
       widen_matrix(y, copy, width, how);
     } else {
@@ -237,12 +267,6 @@ struct Blocks {
         part.soon_lines = tile_vectors(height);
       }
     }
-    part.y = copy;
-    part.y_row = width;
-    if constexpr (widens)
-      multiply_copied(part, height);
-    else
-      kernels::REEL_ISA::multiply<Strategy::fetching>(part, height);
   }
 };
 }  // namespace reel::kernels::REEL_ISA

@@ -29,8 +29,6 @@ extern template void product_of_dots(const Matrix<float>&, const Matrix<float>&,
 extern template void product_of_dots(const Matrix<double>&, const Matrix<double>&, double*,
                                      std::int64_t);
 
-/// Whether product<float>() leaves row-major matrices of these lengths to BLAS.
-bool prefers_blas(std::int64_t n, std::int64_t m, std::int64_t k);
 /// Whether half_products() computes this call of float16 or bfloat16 (matmul_half.cpp).
 bool takes_halves(const KernelCall& call);
 /// The products of a call. z is the body that is added to them, or null.

@@ -50,8 +50,7 @@ struct Shapes {
   bool x_transposed, y_transposed;
 };
 // Every method for products: small and wide tiles, one row, bands of rows, dot products from either
-// side, transposes and columns. If all lengths are at least 256, a BLAS library may compute the
-// product.
+// side, transposes and columns.
 const Shapes shapes[] = {{4, 3, false, false},    {3, 40, false, false},  {1, 700, false, false},
                          {1, 387, false, false},  {5, 400, false, false}, {64, 128, false, false},
                          {110, 80, false, false}, {70, 90, true, false},  {1, 30, false, true},

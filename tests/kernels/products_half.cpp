@@ -123,7 +123,7 @@ void check_bits(const InstructionSet& set, const char* op, const Body& x, const 
   const auto named = find_named(set, op);
   Body* const outputs[] = {&out.body};
   const KernelCall call{halves.data(), outputs, &options, static_cast<int>(halves.size()), 1, adds};
-  if (!named.takes_halves || !named.takes_halves(call)) return;  // SSE4, and calls that go to BLAS
+  if (!named.takes_halves || !named.takes_halves(call)) return;  // SSE4
   named.kernel(call);
   std::int64_t different = 0;
   for (std::int64_t i = 0; i < out.body.elements; ++i)

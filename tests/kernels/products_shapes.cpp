@@ -65,14 +65,15 @@ void check(const InstructionSet& set, const Trial<T>& trial, unsigned seed) {
   CHECK(trial.error(set, seed) < 1);
 }
 
-// Lengths next to the limits of blocks, panels, bands, dot products and BLAS.
+// Lengths next to the limits of blocks, panels, bands and dot products.
 constexpr std::int64_t turning_points[][3] = {
-    {1, 750, 300},  {1, 384, 9},     {1, 415, 7},   {2, 300, 150},  {2, 700, 250},  {3, 65, 2600},
-    {7, 128, 64},   {8, 129, 63},    {12, 33, 140}, {13, 90, 2000}, {13, 70, 300},  {14, 70, 300},
-    {20, 130, 700}, {33, 130, 140},  {64, 512, 40}, {96, 17, 350},  {97, 160, 30},  {101, 48, 350},
-    {128, 70, 129}, {129, 96, 80},   {150, 750, 1}, {300, 1, 150},  {40, 3, 700},   {32, 16, 1024},
-    {300, 140, 30}, {260, 257, 256}, {24, 4, 52},   {23, 4, 60},    {70, 7, 171},   {70, 8, 170},
-    {30, 11, 770},  {30, 12, 760},   {90, 2, 51},   {90, 3, 50},    {12, 9000, 20}, {6000, 13, 64}};
+    {1, 750, 300},  {1, 384, 9},     {1, 415, 7},     {2, 300, 150},  {2, 700, 250}, {3, 65, 2600},
+    {7, 128, 64},   {8, 129, 63},    {12, 33, 140},   {13, 90, 2000}, {13, 70, 300}, {14, 70, 300},
+    {20, 130, 700}, {33, 130, 140},  {64, 512, 40},   {96, 17, 350},  {97, 160, 30}, {101, 48, 350},
+    {128, 70, 129}, {129, 96, 80},   {150, 750, 1},   {300, 1, 150},  {40, 3, 700},  {32, 16, 1024},
+    {300, 140, 30}, {260, 257, 256}, {24, 4, 52},     {23, 4, 60},    {70, 7, 171},  {70, 8, 170},
+    {30, 11, 770},  {30, 12, 760},   {194, 385, 256}, {90, 2, 51},    {90, 3, 50},   {12, 9000, 20},
+    {6000, 13, 64}};
 
 template <class T>
 void check_random_shapes(const InstructionSet& set, unsigned trials) {
@@ -154,6 +155,13 @@ TEST_CASE("large products read matrices whose elements have gaps or overlap", "[
       check(set, Trial<float>{1, 360, 256, 360, left, right, false}, 3);
       check(set, Trial<double>{1, 360, 270, 264, left, right, false}, 4);
     }
+  });
+}
+
+TEST_CASE("products of more rows and columns than blocks have agree with float64", "[products]") {
+  for_each_set([&](const InstructionSet& set) {
+    for (const Layout right : {Layout::row_major, Layout::transposed})
+      check(set, Trial<float>{1, 200, 2064, 256, Layout::row_major, right, true}, 1);
   });
 }
 
