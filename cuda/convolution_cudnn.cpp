@@ -4,8 +4,10 @@
 #include "cuda/convolution_cudnn.hpp"
 
 #if __has_include(<cudnn.h>)
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <mutex>
 #include <span>
 
@@ -71,8 +73,6 @@ class Descriptor {
     return std::min(static_cast<std::size_t>(count), values.size());
   }
   cudnnBackendDescriptor_t handle() const { return made_; }
-  /// It stays for ever.
-  cudnnBackendDescriptor_t release() { return std::exchange(made_, nullptr); }
 
  private:
   Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
@@ -245,7 +245,7 @@ Parts graph_of(Calls& calls, cudnnHandle_t handle, const CudnnConvolution& c) {
 
 // --- plans ---
 struct Plan {
-  cudnnBackendDescriptor_t plan = nullptr;  // null: cuDNN has none. Never destroyed: see most_plans
+  cudnnBackendDescriptor_t plan = nullptr;  // null: cuDNN has none
   std::size_t workspace = 0;
 };
 
@@ -283,8 +283,8 @@ bool is_allowed(Calls& calls, const Descriptor& config, DType dtype) {
          std::all_of(all, all + count, [=](Note note) { return is_allowed(note, dtype); });
 }
 
-/// Makes the plan of an engine's configuration.
-bool make_plan(Calls& calls, cudnnHandle_t handle, Descriptor& config, Plan& plan) {
+/// Makes the plan of an engine's configuration. What it stands on goes to `kept`.
+bool make_plan(Calls& calls, cudnnHandle_t handle, Descriptor& config, Parts& kept, Plan& plan) {
   constexpr Int most_workspace = Int{1} << 29;
   Descriptor made(calls, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   Int workspace = 0;
@@ -293,14 +293,15 @@ bool make_plan(Calls& calls, cudnnHandle_t handle, Descriptor& config, Plan& pla
       .finalize()
       .get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, std::span(&workspace, 1));
   if (!calls.succeeded() || workspace < 0 || workspace > most_workspace) return false;
-  plan = {made.release(), static_cast<std::size_t>(workspace)};
-  config.release();
+  kept.push_back(std::move(config));
+  kept.push_back(std::move(made));
+  plan = {kept.back().handle(), static_cast<std::size_t>(workspace)};
   return true;
 }
 
 /// The plan of the first engine that is allowed. An engine may refuse to make one, and takes long
 /// to make one, so that only the first ones are made. False if the device lacked memory.
-bool find_plan(Gpu& gpu, cudnnHandle_t handle, const CudnnConvolution& c, Plan& plan) {
+bool find_plan(Gpu& gpu, cudnnHandle_t handle, const CudnnConvolution& c, Parts& kept, Plan& plan) {
   constexpr std::size_t most_engines = 32;
   Calls of_graph{gpu};
   Parts parts = graph_of(of_graph, handle, c);
@@ -324,14 +325,13 @@ bool find_plan(Gpu& gpu, cudnnHandle_t handle, const CudnnConvolution& c, Plan& 
     lacked_memory = lacked_memory || lacks_memory(calls.status);
     for (std::size_t i = 0; i < count && !plan.plan; ++i) {
       calls.status = CUDNN_STATUS_SUCCESS;  // that of each engine
-      if (is_allowed(calls, configs[i], c.dtype)) make_plan(calls, handle, configs[i], plan);
+      if (is_allowed(calls, configs[i], c.dtype)) make_plan(calls, handle, configs[i], kept, plan);
       lacked_memory = lacked_memory || lacks_memory(calls.status);
     }
     if (plan.plan) break;
   }
   cudaGetLastError();
-  if (plan.plan)
-    for (Descriptor& part : parts) part.release();
+  if (plan.plan) std::move(parts.begin(), parts.end(), std::back_inserter(kept));
   return plan.plan || !lacked_memory;
 }
 
@@ -351,14 +351,15 @@ Key key_of(const CudnnConvolution& c) {
 }
 
 /// The handle of a thread, with its plans. Kernels of plans may be in CUDA graphs, so that plans
-/// stay; if there are more convolutions than most_plans, the kernels of convolution.cu compute the
-/// others.
+/// and their parts stay; if there are more convolutions than most_plans, the kernels of
+/// convolution.cu compute the others.
 struct Handle {
   static constexpr std::size_t most_plans = 4096;
   std::mutex mutex;  // if there are more than 32 threads, some share a stream and a handle
   cudnnHandle_t handle = nullptr;
   bool tried = false;
   OwnMap<Key, Plan> plans;
+  Parts kept;
 
   bool open(Gpu& gpu) {
     if (tried) return handle;
@@ -391,7 +392,7 @@ Plan find(const Queue& queue, Handle& here, const Key& key, const CudnnConvoluti
     if (!can_have_one) return {};
     if (!Capture::current()) {
       Plan made;
-      if (here.open(*queue.gpu) && find_plan(*queue.gpu, here.handle, c, made))
+      if (here.open(*queue.gpu) && find_plan(*queue.gpu, here.handle, c, here.kept, made))
         here.plans.emplace(key, made);
       return made;
     }
