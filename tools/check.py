@@ -87,7 +87,9 @@ def tests(kind, *arguments, env=None):
 
 
 def whole(*targets):
-    """The build that most checks share: all instruction sets, the CUDA backend on its emulator, samples."""
+    """The build that most checks share: all instruction sets, the CUDA backend on its emulator, samples, and what stands on
+    packages: the engines of MPI, the screen of the debugger."""
+    need("check", "dist")
     return build("check", targets=targets)
 
 
@@ -222,9 +224,8 @@ def threads():
 def dist():
     """Ranks under mpirun of Open MPI and of MPICH, on one host and on several: values, faults, checkpoints. Ranks that
     survive others, under Open MPI 5, which pip downloads."""
-    need("dist")
-    if build("check", targets=["tests/dist_program", "lib/debug/libreel_debug.so", "lib/dist/libreel_mpi_openmpi.so",
-                               "lib/dist/libreel_mpi_mpich.so"]):
+    if whole("tests/dist_program", "lib/debug/libreel_debug.so", "lib/dist/libreel_mpi_openmpi.so",
+             "lib/dist/libreel_mpi_mpich.so"):
         command("ranks under mpirun", sys.executable, "tests/dist/mpi.py", "build/check")
         command("ranks on several hosts", sys.executable, "tests/dist/hosts.py", "build/check")
         command("ranks that survive others", sys.executable, "tests/dist/survive.py", "build/check",
@@ -243,7 +244,6 @@ def fetch_openmpi():
 @check("nightly")
 def headers():
     """Each public header compiles alone, with both compilers, and is light."""
-    need("check")
     if whole():
         tests("check", "--suite", "headers")
 
@@ -251,7 +251,6 @@ def headers():
 @check("nightly")
 def pages():
     """The code of README, guides, header comments and migration tables compiles, runs and shows what it says."""
-    need("check")
     if whole():
         tests("check", "--suite", "pages")
 
@@ -259,7 +258,6 @@ def pages():
 @check("nightly")
 def refused():
     """The library refuses wrong programs with its own message."""
-    need("check")
     if whole():
         tests("check", "--suite", "refused")
 
@@ -274,7 +272,6 @@ def layout():
 @check("nightly")
 def consumers():
     """Programs that use the installed library as a user does."""
-    need("check")
     if not whole() or not command("install", "meson", "install", "-C", "build/check", "--quiet", "--no-rebuild"):
         return
     prefix = "build/check/installed"
@@ -369,7 +366,6 @@ def runs(*kinds):
 @check("weekly")
 def extending():
     """The examples of docs/extending.md in a copy of the sources, and what the tests say where a step is missing."""
-    need("check")
     if whole():
         command("extending", sys.executable, "tests/layout/extending.py", "build/check", env={"REEL_TEST_LONG": "1"})
 
