@@ -33,7 +33,7 @@ def tests_of(build, base, *arguments):
 def run(build, kind):
     """[(setup, test)] of all tests, on the CPU and on the test device."""
     kind, _, seed = kind.partition(":")
-    base, wrapper, found = f"run-{os.getpid()}", WRAPPERS.get(kind, []), []
+    base, wrapper, found = f"{os.getpid()}-run", WRAPPERS.get(kind, []), []
     if kind != "random":
         for setup in "gate", "far":
             found += tests_of(build, base, "--setup", setup, *wrapper)
