@@ -48,7 +48,7 @@ namespace {
 
 bool has_blas() { return kernels::fortran(kernels::Fortran::potrf, false) != nullptr; }
 /// Whether LAPACK, if there is one, factorizes a matrix so often without an error.
-bool factorizes(int times = 1) {
+[[maybe_unused]] bool factorizes(int times = 1) {
   constexpr std::int64_t n = 24;  // cholesky() computes up to 16 rows by itself
   bool right = true;
   for (int i = 0; has_blas() && i < times; ++i)
