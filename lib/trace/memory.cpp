@@ -207,15 +207,13 @@ Mapped mapped(std::uintptr_t first, std::size_t bytes) {
 
 std::size_t certain_bytes(std::uintptr_t at, Mapped where, std::size_t bytes) {
   if (where != Mapped::no && where != Mapped::below_break) return bytes;
-  const bool in_main_heap = where == Mapped::below_break;
-  std::size_t certain = in_main_heap || at % 16 ? word - at % word : 16;
-  if (in_main_heap || start_of_heap() != no_heap) {
+  const bool in_main_heap = where == Mapped::below_break, is_glibc = start_of_heap() != no_heap;
+  std::size_t certain = is_glibc || at % 16 ? word - at % word : 16;
+  if (is_glibc) {
     if (const std::size_t block = block_bytes(at, in_main_heap))
       certain = block;
     else if (block_bytes(at + word, in_main_heap))  // the pointer leads to the size of a block
       certain = 0;
-    else if (certain > word && block_bytes(at + 2 * word, in_main_heap))
-      certain = word;
   }
   return std::min(bytes, certain);
 }

@@ -34,10 +34,10 @@ enum class Mapped : std::uint8_t {
 /// For memory that can be read now.
 Mapped mapped(std::uintptr_t first, std::size_t bytes);
 /// How many of so many bytes behind a pointer belong to its object for certain. What lies behind
-/// them may belong to something else, which changes them. In glibc's heaps the word in front of a
-/// block holds its size. In other heaps a block at a multiple of 16 has at least 16 bytes. A
-/// pointer into a block has the rest of the word that it points to, and one to the size of the next
-/// block, as the end of a list, has nothing.
+/// them may belong to something else, which changes them. glibc's malloc() keeps the size of a
+/// block in the word in front of it. A pointer into a block has the rest of the word that it points
+/// to, and one to the size of the next block, as the end of a list, has nothing. With another
+/// malloc(), a pointer to a multiple of 16 has 16 bytes, as each block begins at one.
 std::size_t certain_bytes(std::uintptr_t at, Mapped where, std::size_t bytes);
 
 /// Whether the address is on this stack, below an object of the caller: calls change the memory.

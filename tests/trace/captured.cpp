@@ -259,6 +259,30 @@ TEST_CASE("what changes beside the values of a function does not keep it from be
   CHECK(runs < 100);
 }
 
+TEST_CASE("what lies behind the end of a captured range is not followed, in any heap") {
+  struct Log {
+    void* lines[2] = {};
+    std::int64_t count = 0;
+  };
+  static Log log;
+  const auto check = [] {
+    const std::unique_ptr<void*[], void (*)(void*)> list(static_cast<void**>(std::malloc(40)),
+                                                         std::free);
+    list[0] = list[1] = nullptr;
+    list[2] = &log;  // a word that the list does not use
+    const std::pair range(list.get(), list.get() + 2);
+    const auto traced = trace([range](Tensor x) {
+      ++log.count;
+      return range.first[0] ? x : x * 2;
+    });
+    for (int i = 0; i < 3; ++i) traced(ones({2}));
+    CHECK(traced.explain().find("own state") == std::string::npos);
+    CHECK(traced.trace_count() == 1);
+  };
+  check();
+  std::thread(check).join();  // whose blocks are in a heap of their own
+}
+
 TEST_CASE("captured memory that is gone is not read") {
   const std::size_t bytes = 1 << 16;
   void* const page =
