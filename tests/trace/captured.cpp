@@ -260,6 +260,7 @@ TEST_CASE("what changes beside the values of a function does not keep it from be
 }
 
 TEST_CASE("what lies behind the end of a captured range is not followed, in any heap") {
+  if (sanitized) SKIP("only glibc's malloc() says where a block ends");
   struct Log {
     void* lines[2] = {};
     std::int64_t count = 0;
