@@ -65,8 +65,8 @@ def main(build, *kinds):
               f"{'  FAILED' if fails else ''}", flush=True)
         for setup, test in found:
             if counts.counts_of(test)[1]:
-                print(f"--- {test['name']} on {setup or 'gate'}\n{(test.get('stdout', '') + test.get('stderr', ''))[-20000:]}",
-                      flush=True)
+                said = "\n".join(test.get(stream, "")[-10000:] for stream in ("stderr", "stdout"))
+                print(f"--- {test['name']} on {setup or 'gate'}\n{said}", flush=True)
     print(f"{len(kinds or KINDS) - failures} passed, {failures} failed")
     return 1 if failures else 0
 
