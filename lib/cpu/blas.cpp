@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "lib/pool/process.hpp"
 #endif
@@ -118,6 +119,10 @@ struct Blas {
     const bool is_ours = !dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_NOLOAD);
     void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return;
+    // Before a fork OpenBLAS ends its threads. A call at this time would make them again, and a
+    // child would wait for them for ever.
+    static constinit bool first = true;
+    if (std::exchange(first, false)) begin_forks();
     threads.open(library);
     // MKL would load a library of threads at its first call.
     if (auto set = reinterpret_cast<int (*)(int)>(dlsym(library, "MKL_Set_Threading_Layer"));

@@ -17,20 +17,23 @@ namespace {
 constinit std::mutex mutexes[static_cast<std::size_t>(Lock::count)];
 constinit std::atomic<bool> forking = false;
 constinit std::atomic<int> delays = 0;
+constinit thread_local int begun = 0;  // how often before_fork() has run for this fork
 
 void before_fork() {
+  if (begun++) return;
   for (std::mutex& mutex : mutexes) mutex.lock();
   forking = true;
   while (delays > 0) std::this_thread::yield();
 }
 void after_fork() {
+  if (--begun) return;
   forking = false;
   for (std::size_t i = std::size(mutexes); i > 0; --i) mutexes[i - 1].unlock();
 }
 void in_child() {
   delays = 0;  // a thread that the child does not have may have counted itself before it waited
   after_fork();
-  kernels::forget_helpers();
+  if (!begun) kernels::forget_helpers();
 }
 
 constinit thread_local ThreadEnd* ends = nullptr;
@@ -47,7 +50,7 @@ constinit bool has_key = false;
 /// Runs before any static object can use the library.
 [[gnu::constructor(101)]] void at_load() {
   has_key = !pthread_key_create(&key, run_ends);
-  pthread_atfork(before_fork, after_fork, in_child);
+  begin_forks();
 }
 
 /// Keeps the code of `run_ends` loaded, because threads may end after dlclose(). A thread_local
@@ -61,6 +64,8 @@ void stay_loaded() {
     dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 }  // namespace
+
+void begin_forks() { pthread_atfork(before_fork, after_fork, in_child); }
 
 Locked::Locked(Lock which) : mutex_(mutexes[static_cast<std::size_t>(which)]) { mutex_.lock(); }
 Locked::~Locked() { mutex_.unlock(); }

@@ -31,6 +31,10 @@ class Locked {
   std::mutex& mutex_;
 };
 
+/// A fork begins with this library, and ends with it, before it calls what libraries that were
+/// opened earlier have registered for it. Call it once, after such a library was opened.
+void begin_forks();
+
 /// A fork waits while any thread has a ForkDelay. A thread makes one around each call of a library
 /// that has locks of its own, because a child would inherit such a lock locked and wait for it for
 /// ever. The call must not wait for another thread of the process.

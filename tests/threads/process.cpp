@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The pool after a fork, at the end of a program, and with environment variables.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -302,6 +303,31 @@ TEST_CASE("a child may be forked while other threads are inside the BLAS library
   done = true;
   for (std::thread& other : others) other.join();
   CHECK(ended == forks);
+}
+
+namespace {
+std::atomic<bool> called = false, called_in_fork = false;
+std::thread caller;
+void call_in_fork() {
+  caller = std::thread([] { called = factorizes(); });
+  for (int i = 0; i < 100 && !called; ++i) usleep(1000);
+  called_in_fork = called.load();
+}
+}  // namespace
+
+TEST_CASE("forks while another thread calls the BLAS library", "[.forks]") {
+  pthread_atfork(call_in_fork, nullptr, nullptr);
+  if (!has_blas()) SKIP("no BLAS library");
+  CHECK(true_in_child([] { return true; }));
+  caller.join();
+  std::cout << (called_in_fork ? "called" : "waited") << " before OpenBLAS had ended its threads\n";
+}
+
+// OpenBLAS ends its threads before a fork. A call at this time makes them again, and a new one may
+// hold a lock that the child then waits for.
+TEST_CASE("a call of the BLAS library waits until a fork is over") {
+  if (!has_blas()) SKIP("no BLAS library");
+  CHECK(printed_under("[.forks]", "").find("called") == std::string::npos);
 }
 
 TEST_CASE("a child that is forked within a tape or a gradient goes on with it") {
