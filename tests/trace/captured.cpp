@@ -19,6 +19,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/main_heap.hpp"
 #include "support/resident.hpp"
 #include "support/stderr.hpp"
 
@@ -61,6 +62,7 @@ struct ByPointer {
 }  // namespace
 
 TEST_CASE("a captured value that other code changes is noticed in the next call") {
+  const MainHeap main_heap;
   float rate = 1;
   check_changed(
       "a number", [&](Tensor x) { return x * rate; }, [&] { return rate; }, [&] { rate *= 3; });
@@ -114,6 +116,7 @@ TEST_CASE("a captured value that other code changes is noticed in the next call"
 }
 
 TEST_CASE("a captured value behind pointers is noticed in the next call") {
+  const MainHeap main_heap;
   if (sanitized) return;  // AddressSanitizer hides the change
   const auto settings = std::make_shared<Settings>();
   check_changed(
@@ -144,6 +147,7 @@ struct Owner {
 }  // namespace
 
 TEST_CASE("fields of the function object that other code changes are noticed in the next call") {
+  const MainHeap main_heap;
   const Owner owner;
   check_changed(
       "a field behind a pointer", owner, [&] { return static_cast<float>(owner.rated->rate); },

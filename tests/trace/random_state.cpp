@@ -9,6 +9,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/main_heap.hpp"
 #include "support/resident.hpp"
 
 namespace reel::tests {
@@ -248,6 +249,7 @@ int check_program(unsigned number, bool every_replay = false) {
 TEST_CASE("random programs with state outside agree with eager calls, or a check finds it",
           "[cpu]") {
   const unsigned programs = sanitized ? 50 : std::getenv("REEL_TEST_LONG") ? 10'000 : 1'000;
+  const MainHeap main_heap;
   int differed = 0;
   for (unsigned number = 0; number < programs; ++number) differed += check_program(number) > 0;
   if (!sanitized) CHECK(differed < static_cast<int>(programs) / 100);

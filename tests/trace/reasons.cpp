@@ -15,6 +15,7 @@
 
 #include "lib/trace/words.hpp"
 #include "support/catch.hpp"
+#include "support/main_heap.hpp"
 #include "support/resident.hpp"
 #include "support/stderr.hpp"
 
@@ -82,6 +83,7 @@ TEST_CASE("a number beside one that changes does not make calls run eagerly") {
   struct Pair {
     std::int32_t kept = 2, counter = 0;
   };
+  const MainHeap main_heap;
   const auto pair = std::make_unique<Pair>();
   const auto traced = trace([&kept = pair->kept](Tensor x) { return x * kept; });
   const std::string said = on_stderr([&] {

@@ -13,6 +13,7 @@
 
 #include "lib/flow/context.hpp"
 #include "support/catch.hpp"
+#include "support/main_heap.hpp"
 #include "support/resident.hpp"
 #include "support/stderr.hpp"
 
@@ -385,6 +386,7 @@ TEST_CASE("a trace takes as many tensors and Variables as memory holds", "[cpu]"
 }
 
 TEST_CASE("a function that can only be moved is traced, and its state is watched") {
+  const MainHeap main_heap;
   auto owned = std::make_unique<float>(2.0f);
   float* const scale = owned.get();
   const auto scaled = trace([owned = std::move(owned)](Tensor x) { return x * *owned; });

@@ -15,6 +15,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/main_heap.hpp"
 #include "support/resident.hpp"
 #include "support/stderr.hpp"
 
@@ -56,6 +57,7 @@ const auto nothing = [](int) {};
 
 TEST_CASE("state in C++ is found at once, at the next check, or never, as the guide says") {
   if (sanitized) return;  // replays read less
+  const MainHeap main_heap;
   int at_once = 0, late = 0, never = 0;
   std::string explained;
   const auto note = [&](const char* name, Found expected, Found found) {
@@ -134,6 +136,7 @@ TEST_CASE("state in C++ is found at once, at the next check, or never, as the gu
 
 TEST_CASE("functions without state run eagerly with a reason, and reads() mends them") {
   if (sanitized) return;
+  const MainHeap main_heap;
   std::string explained;
   const auto eager = [&](auto f, auto change) {
     run(
