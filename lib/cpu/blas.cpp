@@ -119,8 +119,8 @@ struct Blas {
     const bool is_ours = !dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_NOLOAD);
     void* const library = dlopen(REEL_BLAS_FILE, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return;
-    // Before a fork OpenBLAS ends its threads. A call at this time would make them again, and a
-    // child would wait for them for ever.
+    // Before a fork OpenBLAS ends its threads. A call at this time would make them again, and the
+    // child would wait for ever for a lock that a new thread holds.
     static constinit bool first = true;
     if (std::exchange(first, false)) begin_forks();
     threads.open(library);

@@ -10,7 +10,7 @@ using namespace reel;
 
 int main(int count, char** words) try {
   seed(1);
-  const bool until = count > 1 && words[1][0] == '/';      // until this file exists
+  const bool until = count > 1 && words[1][0] == '/';      // it steps until this file exists
   int i = 0, steps = count > 1 ? std::atoi(words[1]) : 5;  // without NaN, if given
   nn::Linear hidden(4, 8, Activation::tanh), head(8, 1);
   optim::SGD sgd({hidden.weight, hidden.bias, head.weight, head.bias}, {.learning_rate = 0.1});
