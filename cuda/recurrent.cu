@@ -8,11 +8,13 @@ namespace {
 namespace math = formulas::math;
 
 /// The gates of one row, n apart: the input gate, a forget gate for each previous cell (one for an
-/// LSTM, two for a tree node, none for its leaf), the new content, and the output gate.
+/// LSTM, two for a tree node, none for its leaf and for a sum of children), the new content, and
+/// the output gate.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
 
-/// Pointers for each previous cell. A leaf has none, but an array needs at least one element.
+/// Pointers for each previous cell. Without forget gates, at[0] is what the children have kept, or
+/// null.
 template <int Cells, class T>
 struct OfCells {
   T* at[Cells + 1] = {};
@@ -26,6 +28,7 @@ __global__ void forward(std::int64_t elements, std::int64_t n, const T* gates,
     const T* const a = gates + in.row * n * gate_count<Cells> + in.k;
     T sum = math::sigmoid(a[0]) * math::tanh(a[(Cells + 1) * n]);
     for (int j = 0; j < Cells; ++j) sum += cells.at[j][i] * math::sigmoid(a[(j + 1) * n]);
+    if (Cells == 0 && cells.at[0]) sum += cells.at[0][i];
     c[i] = sum;
     h[i] = math::sigmoid(a[(Cells + 2) * n]) * math::tanh(sum);
   }
@@ -63,6 +66,7 @@ __global__ void backward(std::int64_t elements, std::int64_t n, Backward<Cells, 
       if (b.dgates) put(j + 1, dc * b.cells.at[j][i] * f * (1 - f));
       if (b.dcells.at[j]) give(b.dcells.at[j] + i, dc * f, b.adds >> (j + 1) & 1);
     }
+    if (Cells == 0 && b.dcells.at[0]) give(b.dcells.at[0] + i, dc, b.adds >> 1 & 1);
     put(Cells + 1, dc * in * (1 - content * content));
     put(Cells + 2, up * shown * out * (1 - out));
   }
@@ -73,7 +77,7 @@ KernelResult gates(const Call& call) {
   const Body& c = call.output(1);
   return with_floating(c.dtype, [&]<class T>(Type<T>) {
     OfCells<Cells, const T> cells;
-    for (int j = 0; j < Cells; ++j) cells.at[j] = call.input(1 + j).template as<T>();
+    for (int j = 0; j + 1 < call.input_count; ++j) cells.at[j] = call.input(1 + j).template as<T>();
     call.queue.launch_for(c.elements, forward<Cells, T>, c.elements, c.shape.end()[-1],
                           call.input(0).template as<T>(), cells, call.output(0).template as<T>(),
                           c.template as<T>());
@@ -93,7 +97,7 @@ KernelResult gates_gradient(const Call& call) {
                          elements<T>(g.dx(0)),
                          {},
                          g.accumulate};
-    for (int j = 0; j < Cells; ++j) {
+    for (int j = 0; j + 1 < g.output_count; ++j) {
       b.cells.at[j] = elements<T>(g.x(1 + j));
       b.dcells.at[j] = elements<T>(g.dx(1 + j));
     }
@@ -108,5 +112,7 @@ extern const NamedKernel recurrent_kernels[] = {{"lstm_gates", gates<1>},
                                                 {"tree_lstm_gates.d", gates_gradient<2>},
                                                 {"tree_lstm_leaf_gates", gates<0>},
                                                 {"tree_lstm_leaf_gates.d", gates_gradient<0>},
+                                                {"child_sum_gates", gates<0>},
+                                                {"child_sum_gates.d", gates_gradient<0>},
                                                 {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -47,16 +47,19 @@ void tree_lstm_rule(GradientCall& call) {
   if (call.wants(2)) call.give(2, dc * right);
 }
 
-// c' = i g
-void tree_lstm_leaf_rule(GradientCall& call) {
+// c' = i g, or i g + kept
+void without_forget_gates(GradientCall& call) {
   const Tensor i = sigmoid(gate(call, 0)), g = tanh(gate(call, 1)), o = sigmoid(gate(call, 2));
   const auto [dgate_o, dc] = cell_gradient(call, o);
-  call.give(0, concat({dc * g * i * (1 - i), dc * i * (1 - g * g), dgate_o}, -1));
+  if (call.wants(0))
+    call.give(0, concat({dc * g * i * (1 - i), dc * i * (1 - g * g), dgate_o}, -1));
+  if (call.input_count() > 1 && call.wants(1)) call.give(1, dc);
 }
 }  // namespace
 
 const NamedRule recurrent_rules[] = {{"lstm_gates", lstm_rule},
                                      {"tree_lstm_gates", tree_lstm_rule},
-                                     {"tree_lstm_leaf_gates", tree_lstm_leaf_rule},
+                                     {"tree_lstm_leaf_gates", without_forget_gates},
+                                     {"child_sum_gates", without_forget_gates},
                                      {nullptr, nullptr}};
 }  // namespace reel

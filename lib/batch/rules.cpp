@@ -76,7 +76,8 @@ class Rule {
     if (name == "matmul") return run_matmul();
     if (name == "matmul_add" || name == "dense") return run_dense();
     if (name == "layer_norm") return run_rows(1);
-    if (name == "tree_lstm_gates" || name == "tree_lstm_leaf_gates" || name == "lstm_gates")
+    if (name == "tree_lstm_gates" || name == "tree_lstm_leaf_gates" || name == "lstm_gates" ||
+        name == "child_sum_gates")
       return run_rows(static_cast<int>(calls_.inputs.size()));
     return false;
   }

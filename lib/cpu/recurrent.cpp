@@ -8,7 +8,8 @@
 namespace reel::kernels::REEL_ISA {
 namespace {
 /// The gates of one row, n apart: the input gate, a forget gate for each previous cell (one for an
-/// LSTM, two for a tree node, none for its leaf), the new content, and the output gate.
+/// LSTM, two for a tree node, none for its leaf and for a sum of children), the new content, and
+/// the output gate. Without forget gates, cells[0] is what the children have kept, or null.
 template <int Cells>
 constexpr int gate_count = Cells + 3;
 
@@ -34,6 +35,7 @@ void forward(std::int64_t first_row, std::int64_t end, std::int64_t n, const T* 
       Vector<T> sum = g.top / (g.denominator * sigmoid_denominator<T>(gate(0)));
       for (int j = 0; j < Cells; ++j)
         sum += chunk.zero_padded(cells[j] + at) / sigmoid_denominator<T>(gate(j + 1));
+      if (Cells == 0 && cells[0]) sum += chunk.zero_padded(cells[0] + at);
       const TanhFraction<T> t(sum);
       chunk.put(c + at, sum);
       chunk.put(h + at, t.top / (t.denominator * sigmoid_denominator<T>(gate(Cells + 2))));
@@ -86,6 +88,8 @@ void backward(std::int64_t first_row, std::int64_t end, std::int64_t n,
         if (T* dcell = elements<T>(call.dx(1 + j)))
           chunk.give(dcell + at, dc * f, call.adds(1 + j));
       }
+      if (T* const dkept = Cells == 0 && call.output_count > 1 ? elements<T>(call.dx(1)) : nullptr)
+        chunk.give(dkept + at, dc, call.adds(1));
       give(Cells + 1, dc * in.s * (one - in.t * in.t));
       give(Cells + 2, up * out.t * out.s * (one - out.s));
     });
@@ -99,8 +103,8 @@ KernelResult gates(const KernelCall& call) {
   const Body& c = call.output(1);
   const std::int64_t n = c.rank() ? c.shape.data()[c.rank() - 1] : 1, rows = n ? c.elements / n : 0;
   return with_floating(c.dtype, [&]<class T>(Type<T>) {
-    const T* cells[Cells + 1];
-    for (int i = 0; i < Cells; ++i) cells[i] = call.input(1 + i).as<T>();
+    const T* cells[Cells + 1] = {};
+    for (int i = 0; i + 1 < call.input_count; ++i) cells[i] = call.input(1 + i).as<T>();
     parallel_rows(rows, n, elements_in_block, [&](std::int64_t first, std::int64_t end) {
       forward<Cells>(first, end, n, call.input(0).as<T>(), cells, call.output(0).as<T>(),
                      call.output(1).as<T>());
@@ -126,6 +130,8 @@ const NamedKernel kernels[] = {{"lstm_gates", gates<1>},
                                {"tree_lstm_gates.d", gates_gradient<2>},
                                {"tree_lstm_leaf_gates", gates<0>},
                                {"tree_lstm_leaf_gates.d", gates_gradient<0>},
+                               {"child_sum_gates", gates<0>},
+                               {"child_sum_gates.d", gates_gradient<0>},
                                {nullptr, nullptr}};
 }  // namespace
 extern const Family recurrent_family;

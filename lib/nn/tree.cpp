@@ -14,14 +14,6 @@
 #include "lib/nn/gates.hpp"
 
 namespace reel::nn {
-namespace {
-/// c as it is, seen through the output gate.
-LSTMState state_of(Tensor c, Operand output) {
-  Tensor h = sigmoid(output) * tanh(c);
-  return {std::move(h), std::move(c)};
-}
-}  // namespace
-
 TreeLSTMCell::TreeLSTMCell(Extent in, Extent hidden, LSTMOptions options, Caller caller)
     : weight(parameter("TreeLSTMCell", "weight", caller,
                        [&] {
@@ -74,17 +66,21 @@ ChildSumTreeLSTMCell::ChildSumTreeLSTMCell(Extent in, Extent hidden, LSTMOptions
 LSTMState ChildSumTreeLSTMCell::operator()(Operand x, const std::vector<LSTMState>& states) const {
   const CallerScope here(x.caller(), "ChildSumTreeLSTMCell");
   check_width("ChildSumTreeLSTMCell", "x", x, weight.shape()[0]);
-  const auto word = split(matmul_add(x, weight, bias), 4, 1);
-  if (states.empty()) return state_of(sigmoid(word[0]) * tanh(word[1]), word[2]);
+  const std::int64_t hidden = forget.shape()[0];
+  const Tensor word = matmul_add(x, weight, bias), gates = word(all, range(0, 3 * hidden));
+  if (states.empty()) {
+    auto leaf = tree_lstm_leaf_gates(gates);
+    return {std::move(leaf.h), std::move(leaf.c)};
+  }
+  const Tensor of_word = word(all, range(3 * hidden, {}));
   Tensor sum = states[0].h, kept;
   for (std::size_t k = 1; k < states.size(); ++k) sum = sum + states[k].h;
   for (const LSTMState& child : states) {
-    Tensor part = sigmoid(matmul_add(child.h, forget, word[3])) * child.c;
+    Tensor part = sigmoid(matmul_add(child.h, forget, of_word)) * child.c;
     kept = kept.defined() ? std::move(kept) + std::move(part) : std::move(part);
   }
-  const auto gates = split(matmul(std::move(sum), children), 3, 1);
-  return state_of(sigmoid(word[0] + gates[0]) * tanh(word[1] + gates[1]) + kept,
-                  word[2] + gates[2]);
+  auto next = child_sum_gates(matmul_add(std::move(sum), children, gates), std::move(kept));
+  return {std::move(next.h), std::move(next.c)};
 }
 
 SPINNCell::SPINNCell(Extent hidden, Extent tracking, LSTMOptions options, Caller caller)

@@ -10,11 +10,10 @@
 
 namespace reel {
 namespace {
-/// gates [..., (cells + 3) n] and as many cells [..., n] give h and c [..., n].
-void gates_shape(Inference& call) {
+/// gates [..., count n] and cells [..., n] give h and c [..., n].
+void state_shape(Inference& call, std::int64_t count) {
   for (int i = 0; i < call.input_count; ++i) require_floating(call, i);
   require_rank(call, 0, 1);
-  const std::int64_t count = call.input_count + 2;
   const Shape& gates = call.input(0).shape;
   Shape cell = gates;
   cell.data()[cell.rank() - 1] /= count;
@@ -34,10 +33,14 @@ void gates_shape(Inference& call) {
   for (int i = 0; i < 2; ++i) call.output(call.input(0).dtype, cell);
 }
 
+/// i, a forget gate for each cell, g and o.
+void gates_shape(Inference& call) { state_shape(call, call.input_count + 2); }
+void child_sum_shape(Inference& call) { state_shape(call, 3); }
+
 using Cell = HiddenAndCell (*)(const std::vector<Tensor>&);
 
 /// Samples that use both results, and only one of them, so that the other has no gradient.
-[[gnu::cold]] void cell_samples(SampleList out, Cell f, unsigned cell_count) {
+[[gnu::cold]] void cell_samples(SampleList out, Cell f, unsigned cell_count, unsigned gate_count) {
   using enum Layout;
   const ShapeAndLayout cells[] = {{{1}},
                                   {{3}},
@@ -52,7 +55,7 @@ using Cell = HiddenAndCell (*)(const std::vector<Tensor>&);
                                   {{2, 2, 3}}};
   for (const auto& [shape, layout] : cells) {
     Shape wide = shape;
-    wide.data()[shape.rank() - 1] *= cell_count + 3;
+    wide.data()[shape.rank() - 1] *= gate_count;
     std::vector<Tensor> inputs = {drawn(wide, layout)};
     for (unsigned i = 0; i < cell_count; ++i) inputs.push_back(drawn(shape, layout, {}, 5 + 4 * i));
     sample(
@@ -81,7 +84,7 @@ constinit Op lstm_gates_op{
     .samples =
         [](SampleList out) {
           cell_samples(
-              out, [](const std::vector<Tensor>& in) { return lstm_gates(in[0], in[1]); }, 1);
+              out, [](const std::vector<Tensor>& in) { return lstm_gates(in[0], in[1]); }, 1, 4);
         },
     .argument_names = "gates, c"};
 constexpr std::uint16_t tree_needs = need_input(0) | need_input(1) | need_input(2) | need_output(1);
@@ -96,8 +99,8 @@ constinit Op tree_lstm_gates_op{
         [](SampleList out) {
           cell_samples(
               out,
-              [](const std::vector<Tensor>& in) { return tree_lstm_gates(in[0], in[1], in[2]); },
-              2);
+              [](const std::vector<Tensor>& in) { return tree_lstm_gates(in[0], in[1], in[2]); }, 2,
+              5);
         },
     .argument_names = "gates, c_left, c_right"};
 constinit Op tree_lstm_leaf_gates_op{
@@ -109,9 +112,24 @@ constinit Op tree_lstm_leaf_gates_op{
     .samples =
         [](SampleList out) {
           cell_samples(
-              out, [](const std::vector<Tensor>& in) { return tree_lstm_leaf_gates(in[0]); }, 0);
+              out, [](const std::vector<Tensor>& in) { return tree_lstm_leaf_gates(in[0]); }, 0, 3);
         },
     .argument_names = "gates"};
+constexpr std::uint16_t child_sum_needs = need_input(0) | need_input(1) | need_output(1);
+constinit Op child_sum_gates_op{
+    .name = "child_sum_gates",
+    .arity = 2,
+    .shape = child_sum_shape,
+    .promote = Promote::numeric,
+    .needs = {{child_sum_needs, child_sum_needs}},
+    .contiguous_inputs = true,
+    .samples =
+        [](SampleList out) {
+          cell_samples(
+              out, [](const std::vector<Tensor>& in) { return child_sum_gates(in[0], in[1]); }, 1,
+              3);
+        },
+    .argument_names = "gates, kept"};
 
 namespace {
 HiddenAndCell run_cell(Op& op, std::initializer_list<Operand> inputs) {
@@ -128,7 +146,10 @@ HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_right) {
 HiddenAndCell tree_lstm_leaf_gates(Operand gates) {
   return run_cell(tree_lstm_leaf_gates_op, {gates});
 }
+HiddenAndCell child_sum_gates(Operand gates, Operand kept) {
+  return run_cell(child_sum_gates_op, {gates, kept});
+}
 
 const Entry recurrent_ops[] = {&lstm_gates_op, &tree_lstm_gates_op, &tree_lstm_leaf_gates_op,
-                               nullptr};
+                               &child_sum_gates_op, nullptr};
 }  // namespace reel

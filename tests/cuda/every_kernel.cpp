@@ -156,6 +156,8 @@ void run_every_kernel() {
   const Tensor tree = random::normal({131, 5 * units}), leaf = random::normal({180, 3 * units});
   both_ways({tree, cells}, [&] { return tree_lstm_gates(tree, cells, cells).h; });
   both_ways({leaf}, [&] { return tree_lstm_leaf_gates(leaf).h; });
+  const Tensor kept = random::normal({180, units});
+  both_ways({leaf, kept}, [&] { return child_sum_gates(leaf, kept).h; });
   nn::LSTM lstm(30, 40);
   nn::GRU gru(30, 40);
   const Tensor sequence = random::normal({6, smaller ? 120 : 300, 30});

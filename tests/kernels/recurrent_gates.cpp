@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <random>
+#include <string_view>
 
 #include "kernels/kernels.hpp"
 #include "lib/table/options/sequence.hpp"
@@ -21,16 +22,16 @@ void fill(Array<T>& x, unsigned seed) {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// One element of a cell that carries one state (LSTM), two (tree) or none (leaf). `a` holds its
-/// gates in the order i, f (one for each state), g, o.
+/// gates in the order i, f (one for each state), g, o. `kept` joins the sum of a cell without f.
 struct Element {
   double i, g, o, c = 0, h;
   std::vector<double> f;
-  Element(const std::vector<double>& a, const std::vector<double>& cells) {
+  Element(const std::vector<double>& a, const std::vector<double>& cells, double kept) {
     const std::size_t n = cells.size();
     i = sigmoid(a[0]);
     g = std::tanh(a[n + 1]);
     o = sigmoid(a[n + 2]);
-    c = i * g;
+    c = i * g + kept;
     for (std::size_t j = 0; j < n; ++j) {
       f.push_back(sigmoid(a[j + 1]));
       c += f[j] * cells[j];
@@ -45,11 +46,13 @@ struct Element {
     da.push_back(dc * i * (1 - g * g));
     da.push_back(dh * t * o * (1 - o));
     for (std::size_t j = 0; j < cells.size(); ++j) da.push_back(dc * f[j]);
+    if (cells.empty()) da.push_back(dc);  // of `kept`
     return da;
   }
 };
 
-/// One call of a kernel with `Cells` states, and of its gradient.
+/// One call of a kernel with `Cells` states, and of its gradient. Without states, `left` may be
+/// what children have kept.
 template <int Cells, class T>
 struct Trial {
   static constexpr int gate_count = Cells + 3;
@@ -58,7 +61,7 @@ struct Trial {
   Array<T> gates{{rows, gate_count*n}}, left{{rows, n}}, right{{rows, n}};
   Array<T> h{{rows, n}}, c{{rows, n}}, dh{{rows, n}}, dc{{rows, n}};
   Array<T> dgates{{rows, gate_count*n}}, dleft{{rows, n}}, dright{{rows, n}};
-  bool has_dh = true, has_dc = true;
+  bool has_dh = true, has_dc = true, has_kept = false;
   unsigned accumulate = 0;
   static constexpr double tolerance = 64 * static_cast<double>(std::numeric_limits<T>::epsilon());
 
@@ -69,7 +72,7 @@ struct Trial {
       for (T& value : x->elements) value = T(2);
     Inputs inputs{&gates.body}, values{has_dh ? &dh.body : nullptr, has_dc ? &dc.body : nullptr};
     Outputs gradients{&dgates.body};
-    if (Cells >= 1) {
+    if (Cells >= 1 || has_kept) {
       inputs.push_back(&left.body);
       gradients.push_back(&dleft.body);
     }
@@ -89,14 +92,14 @@ struct Trial {
     if (Cells >= 1) cells.push_back(static_cast<double>(left[at]));
     if (Cells == 2) cells.push_back(static_cast<double>(right[at]));
     for (int j = 0; j < gate_count; ++j) a.push_back(static_cast<double>(gates[first + j * n]));
-    const Element exact(a, cells);
+    const Element exact(a, cells, has_kept ? static_cast<double>(left[at]) : 0);
     near("h", h[at], exact.h);
     near("c", c[at], exact.c);
     const std::vector<double> d = exact.gradient(cells, has_dh ? static_cast<double>(dh[at]) : 0,
                                                  has_dc ? static_cast<double>(dc[at]) : 0);
     for (int j = 0; j < gate_count; ++j)
       near("gate", dgates[first + j * n], added(0) + d[static_cast<std::size_t>(j)]);
-    if (Cells >= 1) near("state", dleft[at], added(1) + d[gate_count]);
+    if (Cells >= 1 || has_kept) near("state", dleft[at], added(1) + d[gate_count]);
     if (Cells == 2) near("state", dright[at], added(2) + d[gate_count + 1]);
   }
   double added(int output) const { return accumulate >> output & 1 ? 2 : 0; }
@@ -116,6 +119,7 @@ void check_cell(const char* op) {
           Trial<Cells, T> trial{find_kernels(set, op), 3, n};
           trial.has_dh = given & 1;
           trial.has_dc = given & 2;
+          trial.has_kept = op == std::string_view("child_sum_gates");
           trial.accumulate = accumulate;
           trial.run();
           for (std::int64_t i = 0; i < 3 * n; ++i) trial.check_element(i / n, i % n);
@@ -171,6 +175,8 @@ TEST_CASE("tree LSTM gates agree with float64", "[recurrent]") {
   check_cell<2, double>("tree_lstm_gates");
   check_cell<0, float>("tree_lstm_leaf_gates");
   check_cell<0, double>("tree_lstm_leaf_gates");
+  check_cell<0, float>("child_sum_gates");
+  check_cell<0, double>("child_sum_gates");
 }
 
 TEST_CASE("gates saturate far from zero", "[recurrent]") {

@@ -23,6 +23,11 @@ Theirs tree_lstm_leaf_gates(const at::Tensor& gates) {
   const at::Tensor cell = sigmoid(part[0]) * tanh(part[1]);
   return {sigmoid(part[2]) * tanh(cell), cell};
 }
+Theirs child_sum_gates(const at::Tensor& gates, const at::Tensor& kept) {
+  const auto part = gates.chunk(3, -1);
+  const at::Tensor cell = sigmoid(part[0]) * tanh(part[1]) + kept;
+  return {sigmoid(part[2]) * tanh(cell), cell};
+}
 Ours listed(const HiddenAndCell& state) { return {state.h, state.c}; }
 
 /// x, h, c, weight and bias as LibTorch takes them: [hidden, in] and two biases.
@@ -118,6 +123,8 @@ void add_layers(Rows& rows) {
                         REEL_BOTH(tree_lstm_gates(x[0], x[1], x[2]))));
   rows.push_back(called("tree_lstm_leaf_gates", {{drawn({3, 6})}, {drawn({3, 6}, stepped)}},
                         REEL_BOTH(tree_lstm_leaf_gates(x[0]))));
+  rows.push_back(called("child_sum_gates", {{drawn({3, 6}), drawn({3, 2}, stepped, {}, 3)}},
+                        REEL_BOTH(child_sum_gates(x[0], x[1]))));
   const std::vector<Ours> sequences = {
       {drawn({4, 2, 3}), drawn({2, 5}, {}, 1), drawn({2, 5}, {}, 2), drawn({8, 20}, {-1, 1}, 3),
        drawn({20}, {}, 4)},

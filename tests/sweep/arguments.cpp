@@ -165,6 +165,7 @@ const Bad table[] = {  // one to a line, which the error names
     Bad("tree_lstm_leaf_gates: gates", Kind::shape, [] { tree_lstm_leaf_gates(ones({2, 4})); }),
     Bad("tree_lstm_leaf_gates: gates", Kind::shape, [] { tree_lstm_leaf_gates(1.0f); }),
     Bad("tree_lstm_leaf_gates: gates", Kind::dtype, [] { tree_lstm_leaf_gates(tensor({1, 2, 3})); }),
+    Bad("child_sum_gates: gates", Kind::shape, [] { child_sum_gates(v(), v()); }),
     Bad("tree_lstm_gates: gates", Kind::shape, [] { tree_lstm_gates(v(), v(), v()); }),
     Bad("gru: weight", Kind::shape, [] { gru(gru_steps(), zeros({2, 2}), zeros({5, 8}), v()); }),
     Bad("gru: bias", Kind::shape, [] { gru(gru_steps(), zeros({2, 2}), zeros({5, 6}), v()); }),

@@ -64,6 +64,7 @@ Hosts tree_lstm(const Hosts& in, const void*) {
   return {h, c};
 }
 
+/// A cell without forget gates. in[1] is what children have kept, if there are any.
 Hosts tree_lstm_leaf(const Hosts& in, const void*) {
   Host h = in[0];
   h.shape.data()[h.shape.rank() - 1] /= 3;
@@ -73,6 +74,7 @@ Hosts tree_lstm_leaf(const Hosts& in, const void*) {
   const Gates gate{in[0], 3, static_cast<std::size_t>(h.shape[-1])};
   for (std::size_t e = 0; e < c.values.size(); ++e) {
     c.values[e] = sigmoid(gate(e, 0)) * std::tanh(gate(e, 1));
+    if (in.size() > 1) c.values[e] += in[1].values[e];
     h.values[e] = sigmoid(gate(e, 2)) * std::tanh(c.values[e]);
   }
   return {h, c};
@@ -111,6 +113,6 @@ void add_product_references(References& table) {
   };
   table["lstm_gates"] = lstm;
   table["tree_lstm_gates"] = tree_lstm;
-  table["tree_lstm_leaf_gates"] = tree_lstm_leaf;
+  table["tree_lstm_leaf_gates"] = table["child_sum_gates"] = tree_lstm_leaf;
 }
 }  // namespace reel::tests

@@ -22,6 +22,12 @@ REEL_API HiddenAndCell tree_lstm_gates(Operand gates, Operand c_left, Operand c_
 /// The state of a leaf of a binary tree LSTM. A leaf has no f; gates [..., 3 n] hold i, g, o. c =
 /// sigmoid(i) tanh(g), h = sigmoid(o) tanh(c). The results have the floating dtype of the gates.
 REEL_API HiddenAndCell tree_lstm_leaf_gates(Operand gates);
+/// The state of a node of a child-sum tree LSTM from its gates (Tai, Socher and Manning 2015).
+/// gates
+/// [..., 3 n] hold i, g, o before their activations. kept [..., n] is the sum of sigmoid(f_k) c_k
+/// over the children k, each with a forget gate of its own. c = sigmoid(i) tanh(g) + kept, h =
+/// sigmoid(o) tanh(c). The arguments come to one floating dtype.
+REEL_API HiddenAndCell child_sum_gates(Operand gates, Operand kept);
 
 /// Options of gru() and lstm().
 struct SequenceOptions {
