@@ -419,7 +419,7 @@ std::vector<Variable> all_variables(const Model& model, std::string_view op) {
 }  // namespace detail
 
 /// The parameters and their paths, such as "cell.weight". A parameter that occurs twice is listed
-/// once. After this call Variable::name() returns the path.
+/// once. After this call Variable::name() returns the path, for the model's Buffers too.
 template <class Model>
 std::vector<std::pair<std::string, Variable>> named_parameters(const Model& model) {
   detail::require_fields("", model);

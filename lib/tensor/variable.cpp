@@ -80,11 +80,10 @@ std::vector<Variable> detail::variables_of(const NamedVariables& named, std::str
   return variables;
 }
 void detail::VariableNotes::note(std::string_view path, const Variable& leaf) const {
-  if (!(is_buffer(leaf) ? buffers : parameters)) return;
   for (const auto& [other, variable] : found)
     if (variable.same_cell(leaf)) return;
   name_by_path(leaf, path);
-  found.emplace_back(path, leaf);
+  if (is_buffer(leaf) ? buffers : parameters) found.emplace_back(path, leaf);
 }
 Variable Variable::clone() const {
   Variable copy(name(), read_variable(Context::here(), *this));

@@ -57,7 +57,8 @@ TEST_CASE("A Variable is named by its path once parameters of its model are list
   struct Own {
     Variable w{"temperature", ones({})};
     nn::Linear head{2, 1};
-    REEL_FIELDS(w, head)
+    Buffer calls{"calls", zeros({})};
+    REEL_FIELDS(w, head, calls)
   };
   struct Outer {
     Own own;
@@ -74,6 +75,7 @@ TEST_CASE("A Variable is named by its path once parameters of its model are list
   parameters(outer);
   parameters(outer.own.head);  // a shorter path does not replace a longer one
   REQUIRE(outer.own.head.weight.name() == "own.head.weight");
+  REQUIRE(outer.own.calls.name() == "own.calls");
   REQUIRE(second == "head.weight");
   REQUIRE(clone(outer).own.head.bias.name() == "own.head.bias");
 
