@@ -4,6 +4,7 @@
 
 #include <reel/reel.hpp>
 
+#include "support/late.hpp"
 #include "support/refused.hpp"
 
 namespace reel::tests {

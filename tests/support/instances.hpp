@@ -25,6 +25,9 @@
   EXTERN template class std::vector<std::string>;                                          \
   EXTERN template class std::vector<reel::Tensor>;                                         \
   EXTERN template class std::vector<reel::Tensor*>;                                        \
+  EXTERN template class std::vector<std::pair<std::string, const void*>>;                  \
+  EXTERN template class reel::Traced<reel::Tensor(reel::Tensor)>;                          \
+  EXTERN template class reel::Traced<reel::Tensor(reel::Tensor, reel::Tensor)>;            \
   EXTERN template class Catch::UnaryExpr<bool>;                                            \
   EXTERN template class Catch::BinaryExpr<const int&, const int&>;                         \
   EXTERN template class Catch::BinaryExpr<const std::int64_t&, const int&>;                \
@@ -33,6 +36,9 @@
   EXTERN template class Catch::BinaryExpr<const std::size_t&, const std::size_t&>;         \
   EXTERN template class Catch::BinaryExpr<const float&, const int&>;                       \
   EXTERN template class Catch::BinaryExpr<const float&, const float&>;                     \
+  EXTERN template class Catch::BinaryExpr<const double&, const int&>;                      \
+  EXTERN template class Catch::BinaryExpr<const double&, const double&>;                   \
+  EXTERN template class Catch::BinaryExpr<const reel::DType&, const reel::DType&>;         \
   EXTERN template class Catch::BinaryExpr<const reel::Shape&, const reel::Shape&>;         \
   EXTERN template class Catch::BinaryExpr<const std::type_info&, const std::type_info&>;   \
   EXTERN template class Catch::BinaryExpr<const std::string&, const std::string&>;
