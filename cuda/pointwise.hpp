@@ -8,6 +8,7 @@
 #include "cuda/places.hpp"
 
 namespace reel::gpu {
+using formulas::arity_of;
 using formulas::Domain;
 using formulas::is_binary;
 
@@ -116,7 +117,10 @@ void apply(const Queue& queue, const F& f, const Body& out,
 /// T is the type in which the formula computes.
 template <class F, class T, class Out>
 void apply_formula(const Call& call) {
-  if constexpr (is_binary<F>)
+  if constexpr (arity_of<F> == 3)
+    apply<Out, T, T, T>(call.queue, F(), call.output(),
+                        {&call.input(0), &call.input(1), &call.input(2)});
+  else if constexpr (is_binary<F>)
     apply<Out, T, T>(call.queue, F(), call.output(), {&call.input(0), &call.input(1)});
   else
     apply<Out, T>(call.queue, F(), call.output(), {&call.input(0)});
@@ -157,10 +161,14 @@ struct Saved {
 };
 template <class F, int input>
 inline constexpr bool has_gradient = requires(Saved<float> g) {
+  requires arity_of<F>
+  <= 2;
   F::d0(g);
 };
 template <class F>
 inline constexpr bool has_gradient<F, 1> = requires(Saved<float> g) {
+  requires arity_of<F>
+  <= 2;
   F::d1(g);
 };
 /// A gradient as a function of dy, x, y, out and the value to which it may be added.

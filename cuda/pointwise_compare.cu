@@ -5,15 +5,10 @@
 
 namespace reel::gpu {
 namespace {
-struct Choose {
-  constexpr auto operator()(std::uint8_t condition, auto x, auto y) const {
-    return condition ? x : y;
-  }
-};
 KernelResult where(const Call& call) {
   // A unit represents every dtype of its size: elements are copied only.
   with_unit(size_of(call.output().dtype), [&]<class Unit>(Type<Unit>) {
-    apply<Unit, std::uint8_t, Unit, Unit>(call.queue, Choose(), call.output(),
+    apply<Unit, std::uint8_t, Unit, Unit>(call.queue, formulas::Where(), call.output(),
                                           {&call.input(0), &call.input(1), &call.input(2)});
   });
   return {};

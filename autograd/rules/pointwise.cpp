@@ -43,36 +43,26 @@ struct TensorValues {
   Tensor dy() const { return call->dy(); }
   Tensor x() const { return call->input(0); }
   Tensor y() const { return call->input(1); }
+  Tensor z() const { return call->input(2); }
   Tensor out() const { return call->output(); }
 };
 
 template <class F>
 void rule(GradientCall& call) {
   const TensorValues g{&call};
-  if (call.wants(0)) call.give_sum(0, F::d0(g));
+  if constexpr (requires { F::d0(g); })
+    if (call.wants(0)) call.give_sum(0, F::d0(g));
   if constexpr (requires { F::d1(g); })
     if (call.wants(1)) call.give_sum(1, F::d1(g));
-}
-
-// z = x where c, else y
-void where_rule(GradientCall& call) {
-  const Tensor &dz = call.dy(), &c = call.input(0);
-  if (call.wants(1)) call.give_sum(1, where(c, dz, 0));
-  if (call.wants(2)) call.give_sum(2, where(c, 0, dz));
-}
-
-// z = x + w (y - x)
-void lerp_rule(GradientCall& call) {
-  const Tensor& dz = call.dy();
-  if (call.wants(0)) call.give_sum(0, dz * (1 - call.input(2)));
-  if (call.wants(1)) call.give_sum(1, dz * call.input(2));
-  if (call.wants(2)) call.give_sum(2, dz * (call.input(1) - call.input(0)));
+  if constexpr (requires { F::d2(g); })
+    if (call.wants(2)) call.give_sum(2, F::d2(g));
 }
 
 /// The rules of a family, for the formulas that have a gradient.
 template <class F>
 constexpr GradientRule rule_or_null() {
-  if constexpr (requires(TensorValues g) { F::d0(g); })
+  if constexpr (
+      requires { F::d0(TensorValues()); } || requires { F::d1(TensorValues()); })
     return rule<F>;
   else
     return nullptr;
@@ -82,8 +72,6 @@ constexpr NamedRule rules_of[] = {{nullptr, nullptr}};
 template <class... F>
 constexpr NamedRule rules_of<formulas::List<F...>>[] = {{F::name, rule_or_null<F>()}...,
                                                         {nullptr, nullptr}};
-constexpr NamedRule rules_of_three[] = {
-    {"where", where_rule}, {"lerp", lerp_rule}, {nullptr, nullptr}};
 
 template <class F>
 Tensor gradient_before(const Tensor& dy, const Tensor& out) {
@@ -114,5 +102,5 @@ const Rules pointwise_rules[] = {
 #define REEL_POINTWISE(family, list, cpu) rules_of<formulas::list>,
 #define REEL_FAMILY(...)
 #include "lib/table/families.def"
-    rules_of_three, nullptr};
+    rules_of<formulas::List<formulas::Where>>, nullptr};
 }  // namespace reel

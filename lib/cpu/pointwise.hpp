@@ -14,6 +14,7 @@
 #include "lib/cpu/transposed_pass.hpp"
 
 namespace reel::kernels::REEL_ISA {
+using formulas::arity_of;
 using formulas::Domain;
 using formulas::is_binary;
 
@@ -215,6 +216,13 @@ void floating_pass(std::int64_t n, const void* const* inputs, unsigned how, void
     if (slow || how & pass_converts)
       return run_pieces(floating_pass<F, T>, n, inputs, {size, size}, how, output, size);
     if constexpr (!slow) run_mixed({inputs[0], inputs[1]}, how, n, out, formula);
+  } else if constexpr (arity_of<F> == 3) {
+    if (how) [[unlikely]]
+      return run_pieces(floating_pass<F, T>, n, inputs, {size, size, size}, how, output, size);
+    run_arrays<slow>({inputs[0], inputs[1], inputs[2]}, n, out,
+                     [](const auto& from, std::int64_t i) -> Vector<T> {
+                       return F()(from.at(0, i), from.at(1, i), from.at(2, i));
+                     });
   } else {
     if (how) [[unlikely]]
       return run_pieces(floating_pass<F, T>, n, inputs, {size}, how, output, size);
@@ -243,10 +251,14 @@ auto gradient_at(const From& from, std::int64_t i) {
 }
 template <class F, int input>
 inline constexpr bool has_gradient = requires(const Rows<float, 5>& from) {
+  requires arity_of<F>
+  <= 2;
   F::d0(Saved<Rows<float, 5>>{from, 0});
 };
 template <class F>
 inline constexpr bool has_gradient<F, 1> = requires(const Rows<float, 5>& from) {
+  requires arity_of<F>
+  <= 2;
   F::d1(Saved<Rows<float, 5>>{from, 0});
 };
 
@@ -395,8 +407,8 @@ constexpr Passes passes_by(const FunctionOf& function) {
 }
 template <class F>
 inline constexpr StageFunctions stage_functions = stage_functions_of<
-    F, computes<F> && !is_slow<F>, is_binary<F>, has_gradient<F, 0> && has_quick_slope<F>,
-    has_gradient<F, 1> && has_quick_slope<F>>();
+    F, computes<F> && !is_slow<F> && arity_of<F> <= 2, is_binary<F>,
+    has_gradient<F, 0> && has_quick_slope<F>, has_gradient<F, 1> && has_quick_slope<F>>();
 template <class F>
 constexpr Passes passes_of() {
   Passes passes = passes_by([]<class T>(Type<T>) { return function_of<F, T>(); });

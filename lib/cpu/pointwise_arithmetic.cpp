@@ -5,16 +5,6 @@
 namespace reel::kernels::REEL_ISA {
 using namespace formulas;
 namespace {
-template <class T>
-void lerp_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
-  constexpr int size = sizeof(T);
-  if (how) [[unlikely]]
-    return run_pieces(lerp_pass<T>, n, inputs, {size, size, size}, how, output, size);
-  run_arrays<false>({inputs[0], inputs[1], inputs[2]}, n, static_cast<T*>(output),
-                    [](const auto& from, std::int64_t i) -> Vector<T> {
-                      return Lerp()(from.at(0, i), from.at(1, i), from.at(2, i));
-                    });
-}
 /// One exponent for all elements has a loop of its own if its powers need no logarithm.
 template <class T>
 void power_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
@@ -37,19 +27,11 @@ void power_pass(std::int64_t n, const void* const* inputs, unsigned how, void* o
 }
 }  // namespace
 template <>
-inline constexpr Passes passes<Lerp> = passes_by([]<class T>(Type<T>) -> PassFunction {
-  if constexpr (computes_fractions<T>)
-    return lerp_pass<T>;
-  else
-    return nullptr;
-});
-template <>
 inline constexpr Passes passes<Power> = [] {
   Passes made = passes_of<Power>();
   made.value[static_cast<int>(DType::float32)] = power_pass<float>;
   made.value[static_cast<int>(DType::float64)] = power_pass<double>;
   return made;
 }();
-extern const Family arithmetic_family = {no_kernels,
-                                         pass_table<decltype(ArithmeticFormulas() + List<Lerp>())>};
+extern const Family arithmetic_family = {no_kernels, pass_table<ArithmeticFormulas>};
 }  // namespace reel::kernels::REEL_ISA

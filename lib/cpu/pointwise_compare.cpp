@@ -17,7 +17,7 @@ void where_pass(std::int64_t n, const void* const* inputs, unsigned how, void* o
   const T* const y = static_cast<const T*>(inputs[2]);
   T* const out = static_cast<T*>(output);
   REEL_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) out[i] = condition[i] ? x[i] : y[i];
+  for (std::int64_t i = 0; i < n; ++i) out[i] = Where()(condition[i], x[i], y[i]);
 }
 template <class X, class Y>
 void order_pass(std::int64_t n, const void* const* inputs, unsigned how, void* output) {
@@ -29,9 +29,6 @@ void order_pass(std::int64_t n, const void* const* inputs, unsigned how, void* o
   float* const out = static_cast<float*>(output);
   for (std::int64_t i = 0; i < n; ++i) out[i] = Order()(x[i], y[i]);
 }
-struct Where {
-  static constexpr const char* name = "where";
-};
 }  // namespace
 template <>
 inline constexpr Passes passes<Where> = passes_by([]<class T>(Type<T>) -> PassFunction {

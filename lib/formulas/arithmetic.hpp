@@ -117,10 +117,10 @@ struct ClipAbove {
   static constexpr auto d1(auto g) { return math::select(g.x() > g.y(), g.dy(), 0.f); }
 };
 
-/// x + w (y - x), from the end that is nearer: exact for w = 0 and w = 1, and x if y is x. It has
-/// three inputs, so it is not in the list.
+/// x + w (y - x), from the end that is nearer: exact for w = 0 and w = 1, and x if y is x.
 struct Lerp {
   static constexpr const char* name = "lerp";
+  static constexpr Domain domain = Domain::floating;
   constexpr auto operator()(auto x, auto y, auto w) const {
     auto difference = y - x, rest = 1 - w;
     auto near = math::select(w < 0.5f, x + w * difference, y - rest * difference);
@@ -128,8 +128,11 @@ struct Lerp {
     auto far = math::select(w == 0, x, math::select(w == 1, y, rest * x + w * y));
     return math::select(difference - difference == 0, near, far);
   }
+  static constexpr auto d0(auto g) { return g.dy() * (1 - g.z()); }
+  static constexpr auto d1(auto g) { return g.dy() * g.z(); }
+  static constexpr auto d2(auto g) { return g.dy() * (g.y() - g.x()); }
 };
 
 using ArithmeticFormulas = List<Add, Subtract, Multiply, Divide, Remainder, Negative, Maximum,
-                                Minimum, Power, ClipBelow, ClipAbove>;
+                                Minimum, Power, ClipBelow, ClipAbove, Lerp>;
 }  // namespace reel::REEL_FORMULAS

@@ -27,6 +27,13 @@ struct GreaterEqual {
   static constexpr const char* name = "greater_equal";
   constexpr bool operator()(auto x, auto y) const { return x >= y; }
 };
+/// x where a condition (input 0) holds, else y. Elements are moved, not computed with.
+struct Where {
+  static constexpr const char* name = "where";
+  constexpr auto operator()(auto condition, auto x, auto y) const { return condition ? x : y; }
+  static constexpr auto d1(auto g) { return math::select(g.x(), g.dy(), 0.f); }
+  static constexpr auto d2(auto g) { return math::select(g.x(), 0.f, g.dy()); }
+};
 /// -1, 0 or 1 as an integer of 64 bits is below, at or above a number, NaN beside NaN; exact, where
 /// a double would round the integer.
 struct Order {

@@ -167,10 +167,17 @@ template <class F>
 requires(F::domain == Domain::floating) struct NumberFor<F> {
   using type = float;
 };
-template <class F>
-inline constexpr bool is_binary = requires(F f, typename NumberFor<F>::type x) {
-  f(x, x);
+template <class F, class... X>
+concept Takes = requires(F f, X... x) {
+  f(x...);
 };
+/// How many numbers a formula takes: 1, 2 or 3.
+template <class F, class X = typename NumberFor<F>::type>
+inline constexpr int arity_of = Takes<F, X, X, X> ? 3
+                                : Takes<F, X, X>  ? 2
+                                                  : 1;
+template <class F>
+inline constexpr bool is_binary = arity_of<F> == 2;
 
 /// The formulas of a family. Its kernels, gradient rules and tests are made of them.
 template <class... F>
@@ -179,7 +186,7 @@ struct List {};
 // A formula may say `wraps` (integers are computed without a sign, so that they wrap around) and
 // `slow` (its loops are not worth unrolling), `quick_slope` (its gradient is not slow, although it
 // is) and `by_number` (input 1 is a single number in most calls).
-// A gradient formula sees g.dy(), g.x(), g.y() (of two inputs) and g.out(); it is d0 for the first
-// input, d1 for the second. What it reads of x, y and out is kept alive for it: see
-// lib/ops/pointwise.hpp.
+// A gradient formula sees g.dy(), the inputs g.x(), g.y() and g.z(), and g.out(); it is d0 for the
+// first input, d1 for the second, d2 for the third. What it reads of inputs and out is kept alive
+// for it: see lib/ops/pointwise.hpp. Of formulas of three inputs, gradients are made of ops.
 }  // namespace reel::REEL_FORMULAS

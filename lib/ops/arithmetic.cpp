@@ -68,15 +68,7 @@ constinit Op clip_below_op = pointwise<formulas::ClipBelow>(
 constinit Op clip_above_op = pointwise<formulas::ClipAbove>(
     [](SampleList out) { binary_samples(out, clip_above, even, odd); },
     {.internal = true, .argument_names = "x, high", .function = "clip"});
-constinit Op lerp_op{.name = "lerp",
-                     .arity = 3,
-                     .shape = broadcast,
-                     .promote = Promote::floating,
-                     .domain = formulas::Domain::floating,
-                     .needs = {{need_input(2), need_input(2), need_input(0) | need_input(1)}},
-                     .fusion = Fusion::pointwise,
-                     .samples = lerp_samples,
-                     .argument_names = "x, y, weight"};
+constinit Op lerp_op = pointwise<formulas::Lerp>(lerp_samples, {.argument_names = "x, y, weight"});
 
 Tensor add(Operand x, Operand y) { return run_binary(add_op, x, y); }
 Tensor subtract(Operand x, Operand y) { return run_binary(subtract_op, x, y); }

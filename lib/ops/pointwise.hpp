@@ -61,6 +61,7 @@ struct TermValues {
   }
   constexpr Term x() const { return made_of(need_input(0)); }
   constexpr Term y() const { return made_of(need_input(1)); }
+  constexpr Term z() const { return made_of(need_input(2)); }
   constexpr Term out() const { return made_of(need_output()); }
 };
 
@@ -79,23 +80,25 @@ template <class F, int i>
 constexpr Term gradient_term() {
   if constexpr (i == 0 && requires { F::d0(TermValues()); }) return F::d0(TermValues());
   if constexpr (i == 1 && requires { F::d1(TermValues()); }) return F::d1(TermValues());
+  if constexpr (i == 2 && requires { F::d2(TermValues()); }) return F::d2(TermValues());
   return {};
 }
 /// Name, inputs, dtypes, and what its gradients keep alive, as the formula says.
 template <class F>
 constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
   using formulas::Domain;
-  constexpr Term dx = gradient_term<F, 0>(), dy = gradient_term<F, 1>();
+  constexpr Term dx = gradient_term<F, 0>(), dy = gradient_term<F, 1>(), dz = gradient_term<F, 2>();
   constexpr bool differentiable = requires { F::d0(TermValues()); };
   return {.name = F::name,
-          .arity = formulas::is_binary<F> ? 2 : 1,
+          .arity = formulas::arity_of<F>,
           .shape = broadcast,
           .promote = F::domain == Domain::floating ? Promote::floating : Promote::numeric,
           .domain = F::domain,
-          .needs = {{static_cast<std::uint16_t>(dx.uses), static_cast<std::uint16_t>(dy.uses)}},
+          .needs = {{static_cast<std::uint16_t>(dx.uses), static_cast<std::uint16_t>(dy.uses),
+                     static_cast<std::uint16_t>(dz.uses)}},
           .fusion = Fusion::pointwise,
           .differentiable = differentiable,
-          .passes = static_cast<std::uint8_t>(dx.upstream | dy.upstream << 1),
+          .passes = static_cast<std::uint8_t>(dx.upstream | dy.upstream << 1 | dz.upstream << 2),
           .internal = notes.internal,
           .autocast = notes.autocast,
           .samples = samples,
@@ -109,7 +112,7 @@ constexpr Op pointwise(Samples samples, PointwiseNotes notes = {}) {
 template <class F>
 constexpr Op comparison(Samples samples, Promote promote) {
   return {.name = F::name,
-          .arity = formulas::is_binary<F> ? 2 : 1,
+          .arity = formulas::arity_of<F>,
           .shape = broadcast,
           .promote = promote,
           .result = ResultDType::boolean,

@@ -24,17 +24,22 @@ using namespace formulas;
 template <class T>
 constexpr double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
 
-/// All formulas that give numbers. A formula that is added to a family is tested here.
-template <class... Family>
+/// All formulas of one or two inputs that give numbers. Such a formula that is added to a family is
+/// tested here.
+template <class Made, class... Family>
 struct Joined;
 template <class... F>
 struct Joined<List<F...>> {
   using type = List<F...>;
 };
-template <class... F, class... G, class... Rest>
-struct Joined<List<F...>, List<G...>, Rest...> : Joined<List<F..., G...>, Rest...> {};
-using Numbers = Joined<ArithmeticFormulas, MathFormulas, TrigonometryFormulas, ActivationFormulas,
-                       LossFormulas, SpecialFormulas>::type;
+template <class Made, class... Rest>
+struct Joined<Made, List<>, Rest...> : Joined<Made, Rest...> {};
+template <class... F, class G, class... More, class... Rest>
+struct Joined<List<F...>, List<G, More...>, Rest...>
+    : Joined<std::conditional_t<arity_of<G> <= 2, List<F..., G>, List<F...>>, List<More...>,
+             Rest...> {};
+using Numbers = Joined<List<>, ArithmeticFormulas, MathFormulas, TrigonometryFormulas,
+                       ActivationFormulas, LossFormulas, SpecialFormulas>::type;
 
 /// Formulas that xsimd or a sum of several functions computes err by some units more.
 using Rough = List<Acos, Asin, Atan, Atan2, Cos, Sin, Tan, Acosh, Asinh, Atanh, Cosh, Sinh, Exp2,

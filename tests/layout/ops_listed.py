@@ -58,7 +58,7 @@ def uncommented():
                     yield file, f"line {i + 1}", lines[i - 1].strip().startswith("///")
 
 
-EXCEPT = {"Order": "kernels of two dtypes, listed beside where", "Lerp": "three inputs, listed beside the others", "watch_op": "the op of leaves, which no call names",
+EXCEPT = {"Order": "kernels of two dtypes, listed beside where", "Where": "its condition has a dtype of its own", "watch_op": "the op of leaves, which no call names",
           "loop_op": "the step of a trace that is a loop", "gradient_op": "the step before a gradient",
           "view_op": "the step of a trace that makes an alias", "rows_op": "the op that only batches call"}
 count = 0
