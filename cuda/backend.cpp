@@ -286,6 +286,6 @@ extern "C" __attribute__((visibility("default"))) const char* reel_install_cuda(
   if (count == 0) return "CUDA found no device.";
   host = &library;
   add_kernels();
-  host->add_backend(reel::Device::Kind::cuda, *new_for_ever<CudaBackend>(count));
+  host->add_backend("cuda", *new_for_ever<CudaBackend>(count));
   return nullptr;
 }

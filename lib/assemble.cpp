@@ -151,7 +151,7 @@ void require_one_copy() {
 
 void fill_table() {
   require_one_copy();
-  register_backend(Device::Kind::cpu, CpuBackend::the());
+  register_backend("cpu", CpuBackend::the());
   std::string error;
   const kernels::Families families = kernels::active_families(&error);
   if (!families) throw Error(error);

@@ -51,6 +51,8 @@ struct Body {
 }  // namespace detail
 using detail::Body;
 static_assert(offsetof(Body, references) == 0);
+/// The most kinds of devices of a process, by Device::Kind.
+inline constexpr int device_kinds = 4;
 /// The value of Body::large_class for elements in the memory of a device other than the CPU.
 inline constexpr std::uint16_t device_class = 0xffff;
 /// The value for elements in memory that the library did not allocate, and never writes.

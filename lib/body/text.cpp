@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "lib/body/body.hpp"
 #include "lib/body/format.hpp"
 
 namespace reel {
@@ -68,10 +69,12 @@ Text to_text(Scalar number) {
           : std::to_chars(text, text + sizeof text, real);
   return std::string_view(text, static_cast<std::size_t>(end.ptr - text));
 }
+constinit const char* device_names[device_kinds] = {"cpu", "cuda"};
 Text to_text(Device device) {
-  const bool gpu = device.kind == Device::Kind::cuda;
   if (device == cpu()) return "cpu";
-  return (gpu ? "cuda:" : "cpu:") + to_text(device.index);
+  const auto kind = static_cast<int>(device.kind);
+  const char* const name = kind < device_kinds ? device_names[kind] : nullptr;
+  return (name ? Text(name) : "kind " + to_text(kind)) + ":" + to_text(device.index);
 }
 Text one_of(std::string_view what, std::int64_t first, std::int64_t end) {
   if (first == end) return "no " + Text(what) + ", as there is none";

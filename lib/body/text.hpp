@@ -81,7 +81,9 @@ requires(std::is_same_v<A, Text> || std::is_same_v<X, Text> || std::is_same_v<G,
 
 Text to_text(const Shape& shape);  // "(2, 3)"
 Text to_text(Device device);       // "cpu", "cuda:1"
-Text to_text(Scalar number);       // as few digits as name it
+/// By Device::Kind, of which there are at most `device_kinds`; null where no backend has the kind.
+extern constinit const char* device_names[];
+Text to_text(Scalar number);  // as few digits as name it
 /// Of element i in row-major order, " at [1, 3]"; empty for a single number of rank 0.
 Text place_text(const Shape& shape, std::int64_t i);
 /// "an index in [-3, 3)"

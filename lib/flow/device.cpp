@@ -34,10 +34,12 @@ std::string cuda_status() {
 void check_device(Device device, std::string_view op, Caller caller) {
   if (device == cpu()) return;
   const char* reason = "All cores are cpu().";
-  if (device.kind == Device::Kind::cuda) {
-    reason = why_no_cuda();
-    if (!reason && device.index >= 0 && device.index < cuda_device_count()) return;
-    if (!reason) reason = "This machine has fewer.";
+  if (device.kind != Device::Kind::cpu) {
+    reason = device.kind == Device::Kind::cuda ? why_no_cuda() : nullptr;
+    const bool is_kind = static_cast<int>(device.kind) < device_kinds;
+    const Backend* const backend = reason || !is_kind ? nullptr : backend_of(device.kind);
+    if (backend && device.index >= 0 && device.index < backend->device_count()) return;
+    if (!reason) reason = backend ? "This machine has fewer." : "No backend has this kind.";
   }
   fail<DeviceError>(caller, op, "device", "a device of this machine", to_text(device), reason);
 }

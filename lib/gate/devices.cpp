@@ -20,8 +20,10 @@ void copy_elements(const Body& from, Body& to) {
     writes.upload(target.index, to.data, from.data, bytes_of(from));
   else if (target.kind == Device::Kind::cpu)
     reads.download(source.index, to.data, from.data, bytes_of(from));
-  else
+  else if (source.kind == target.kind)
     reads.copy(target.index, to.data, source.index, from.data, bytes_of(from));
+  else  // by way of the host
+    copy_elements(*Access::body(copy_to(from, cpu(), {})), to);
 }
 void copy_in_order(const Body& from, Body& to, Caller caller = {}) {
   const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from, caller);

@@ -63,9 +63,8 @@ void fail_device_memory(const CallNames& names, std::string_view op, std::string
   fail<MemoryError>(names.caller, op, argument, "memory of the device for " + Text(for_what),
                     "none", advice);
 }
-void add_backend(Device::Kind kind, Backend& backend) {
-  OpTable::the().copy_for_views(kind);
-  register_backend(kind, backend);
+void add_backend(const char* name, Backend& backend) {
+  OpTable::the().copy_for_views(register_backend(name, backend));
 }
 constexpr PluginHost host = {
     .find_kernel = [](std::string_view name) { return OpTable::the().find_kernel(name); },

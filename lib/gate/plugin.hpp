@@ -26,7 +26,7 @@ struct PluginHost {
   OpTable::NamedPart (*find_kernel)(std::string_view name);
   /// Call it after find_kernel() was called for all kernels. A view whose layout the backend does
   /// not support becomes a copy.
-  void (*add_backend)(Device::Kind kind, Backend& backend);
+  void (*add_backend)(const char* name, Backend& backend);
   void (*execute_kernels)(const PlannedGraph& graph);
   /// Runs a call again, with row-major copies of its strided inputs.
   void (*run_on_copies)(Backend& backend, const DeviceCall& call);

@@ -6,6 +6,8 @@
 
 #include <reel/device.hpp>
 
+#include "lib/body/body.hpp"
+
 namespace reel {
 /// Memory of the devices of one kind. The host must not read or write it. A block that was released
 /// may be handed out again at once, as all work of a device runs in the order of its queue.
@@ -24,7 +26,6 @@ class DeviceMemory {
  protected:
   ~DeviceMemory() = default;
 };
-inline constexpr int device_kinds = 2;
 /// What takes the memory of a device, for an error.
 std::string largest_on(Device device);
 /// Indexed by Device::Kind; null for the CPU, and if the process has no such devices.

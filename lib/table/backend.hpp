@@ -111,6 +111,8 @@ class Backend : public DeviceMemory {
 inline Backend* backend_of(Device::Kind kind) {
   return static_cast<Backend*>(device_memories[static_cast<int>(kind)]);
 }
-/// Called once for each kind, before its first use. The backend lives as long as the process.
-void register_backend(Device::Kind kind, Backend& backend);
+/// Called once for each kind of devices, before its first use, with its name in texts: "cpu",
+/// "cuda", or that of a kind of its own, whose number this gives. Name and backend live as long as
+/// the process. Throws DeviceError if there are too many kinds.
+Device::Kind register_backend(const char* name, Backend& backend);
 }  // namespace reel

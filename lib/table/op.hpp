@@ -117,6 +117,8 @@ class Kernels {
 };
 
 /// How the gradient of an op is computed: as its entry says, until a user registers a function.
+inline constexpr Kernels no_kernels = {};
+
 struct GradientSlot {
   GradientRule rule = nullptr;
   Needs needs = {};
@@ -165,16 +167,26 @@ struct Op {
   const std::string_view function = {};  // of users that runs this op beside others
 
   // What runs it. assemble() and backends fill these slots, and register_*() changes them.
-  Kernels kernels[device_kinds] = {};  // by Device::Kind
-  const Passes* fast = nullptr;        // the CPU's passes, until a user registers another kernel
+  Kernels cpu_kernels = {};
+  Kernels* kernels_elsewhere[device_kinds - 1] = {};  // by Device::Kind; null: none. Never freed.
+  const Passes* fast = nullptr;  // the CPU's passes, until a user registers another kernel
   GradientSlot gradient = {nullptr, needs, passes, differentiable};
   CompositeRule composite = nullptr;
   void* composite_state = nullptr;
 
-  const Kernels& on(Device::Kind kind) const { return kernels[static_cast<int>(kind)]; }
-  Kernels& on(Device::Kind kind) { return kernels[static_cast<int>(kind)]; }
-  const Kernels& on_cpu() const { return kernels[0]; }
-  Kernels& on_cpu() { return kernels[0]; }
+  const Kernels& on(Device::Kind kind) const {
+    if (kind == Device::Kind::cpu) return cpu_kernels;
+    const Kernels* const found = kernels_elsewhere[static_cast<int>(kind) - 1];
+    return found ? *found : no_kernels;
+  }
+  Kernels& on(Device::Kind kind) {
+    if (kind == Device::Kind::cpu) return cpu_kernels;
+    Kernels*& place = kernels_elsewhere[static_cast<int>(kind) - 1];
+    if (!place) place = new Kernels;
+    return *place;
+  }
+  const Kernels& on_cpu() const { return cpu_kernels; }
+  Kernels& on_cpu() { return cpu_kernels; }
   DType result_dtype(DType inputs) const {
     return result == ResultDType::boolean ? DType::boolean : inputs;
   }

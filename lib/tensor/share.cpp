@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -195,7 +197,6 @@ class PinnedBlock {
   PinnedBlock(const PinnedBlock&) = delete;
   PinnedBlock& operator=(const PinnedBlock&) = delete;
   std::byte* first() const { return first_; }
-  std::byte* leave() { return std::exchange(first_, nullptr); }
 
  private:
   Backend& backend_;
@@ -211,27 +212,24 @@ Tensor pinned(const Tensor& x, Device device, Caller caller) {
   const detail::SharedView view = detail::view_on_host("pinned", x, x.dtype(), caller);
   const Body& from = *Access::body(view.tensor);
   const auto bytes = static_cast<std::size_t>(from.bytes());
-  PinnedBlock block(*backend_of(device.kind), device.index, std::max<std::size_t>(bytes, 1));
+  std::unique_ptr<PinnedBlock> block(new (std::nothrow) PinnedBlock(
+      *backend_of(device.kind), device.index, std::max<std::size_t>(bytes, 1)));
   Body* made = nullptr;
-  if (block.first()) {
+  if (block && block->first()) {
     const Tensor ordered = from.contiguous ? Tensor() : contiguous_copy(from, caller);
     if (bytes)
-      std::memcpy(block.first(), (ordered.defined() ? *Access::body(ordered) : from).data, bytes);
+      std::memcpy(block->first(), (ordered.defined() ? *Access::body(ordered) : from).data, bytes);
     Body layout;
     layout.shape = from.shape;
     set_row_major(layout);
-    made = detail::viewed(block.first(), from.dtype, from.shape, layout.strides,
+    made = detail::viewed(block->first(), from.dtype, from.shape, layout.strides,
                           {0, std::max<std::int64_t>(from.bytes(), 1)});
   }
   if (!made)
     fail<MemoryError>(caller, "pinned", "result", "memory for shape " + to_text(from.shape),
                       "none from the system");
-  static_assert(device_kinds == 2);
-  keeper_of(*made->owner) = {
-      [](void* first) noexcept {
-        backend_of(Device::Kind::cuda)->release_pinned(static_cast<std::byte*>(first));
-      },
-      block.leave()};
+  keeper_of(*made->owner) = {[](void* own) noexcept { delete static_cast<PinnedBlock*>(own); },
+                             block.release()};
   return Access::adopt(made);
 }
 }  // namespace reel

@@ -11,7 +11,7 @@
 
 namespace reel::tests {
 namespace {
-const Device places[] = {cpu(), cuda(0), cuda(1)};
+const Device places[] = {cpu(), far_device(), far_device(1), other_device()};
 
 /// A row-major body on a device, and a way for the host to read it.
 struct DeviceArray {
@@ -58,7 +58,7 @@ TEST_CASE("a backend fills, takes and gives the host's memory, and copies") {
     std::vector<float> numbers{1, 2, 3, 4, 5};
     const DeviceArray z(device, numbers);
     numbers[0] = 9;  // the copy has been read by now
-    const DeviceArray copied(Device{device.kind, device == cuda(1) ? 0 : device.index}, 5);
+    const DeviceArray copied(Device{device.kind, device == far_device(1) ? 0 : device.index}, 5);
     z.backend().copy(copied.device.index, copied.body().data, device.index, z.body().data, 20);
     CHECK(copied.values() == std::vector<float>{1, 2, 3, 4, 5});
   }

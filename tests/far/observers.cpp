@@ -7,8 +7,7 @@ using namespace reel;
 using namespace reel::tests;
 
 namespace {
-const bool added = (add_far_devices(), true);
-const Device far = cuda(0);
+const Device far = far_device();
 
 /// "begin exp", "end exp": the kernels that are put on a queue.
 struct KernelLog : Observer {

@@ -16,8 +16,7 @@ using namespace reel;
 using namespace reel::tests;
 
 namespace {
-const bool added = (add_far_devices(), true);
-const Device far = cuda(0), farther = cuda(1);
+const Device far = far_device(), farther = far_device(1);
 }  // namespace
 
 TEST_CASE("no kernel runs before the host waits, and then all have run") {
@@ -106,7 +105,7 @@ TEST_CASE("a replay that waits throws what an op before it has found wrong") {
   };
   check([](const Tensor& y) { return sum(y) > 0 ? y * 2 : y * 3; });
   check([](const Tensor& y) { return (y * 2).to(cpu()) + 1; });
-  check([](const Tensor& y) { return (y * 2).to(cuda(1)) + 1; });
+  check([](const Tensor& y) { return (y * 2).to(far_device(1)) + 1; });
 }
 
 TEST_CASE("an op without a kernel on the device says so and what to do") {
@@ -141,8 +140,8 @@ TEST_CASE("a gradient kernel that the device lacks is made of ops") {
 }
 
 TEST_CASE("synchronize() refuses a device that is missing") {
-  check_refused<DeviceError>([] { synchronize(cuda(7)); }, "synchronize: device: ");
-  check_refused<DeviceError>([] { synchronize(cuda(-1)); }, "got cuda:-1");
+  check_refused<DeviceError>([] { synchronize(far_device(7)); }, "synchronize: device: ");
+  check_refused<DeviceError>([] { synchronize(far_device(-1)); }, "got far:-1");
   synchronize(cpu());
   synchronize(farther);
 }

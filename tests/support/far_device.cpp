@@ -269,7 +269,8 @@ KernelResult far_kernel(const KernelCallOn<FarQueue>& call) {
 
 class FarBackend : public Backend {
  public:
-  static constexpr Device::Kind kind = Device::Kind::cuda;
+  explicit FarBackend(const char* name) : kind(register_backend(name, *this)) { add_kernels(); }
+  const Device::Kind kind;
 
   int device_count() const override { return devices; }
   std::byte* allocate(int index, std::size_t bytes) override {
@@ -326,8 +327,11 @@ class FarBackend : public Backend {
   }
   void wait(int index) override { device(index).wait(); }
 
+  FarDevice& device(int index) { return devices_[static_cast<std::size_t>(index)]; }
+
+ private:
   /// Gives each op of the library a kernel here if the CPU has one.
-  static void add_kernels() {
+  void add_kernels() {
     assemble();
     for (Op* op : OpTable::the().ops()) {
       if (op->on_cpu().computes()) op->on(kind).set<FarQueue>(Part::value, far_kernel);
@@ -339,23 +343,24 @@ class FarBackend : public Backend {
     }
   }
 
-  FarDevice& device(int index) { return devices_[static_cast<std::size_t>(index)]; }
-
- private:
   std::array<FarDevice, devices> devices_;
 };
 
+/// Never destroyed, as its threads never end. Not in the heap, because its counters would look like
+/// state of traced functions.
+FarBackend* made(const char* name) {
+  return new (queue_memory().allocate(sizeof(FarBackend))) FarBackend(name);
+}
 FarBackend& backend() {
-  // Never destroyed, as its threads never end. Not in the heap, because its counters would look
-  // like state of traced functions.
-  static auto* const one = new (queue_memory().allocate(sizeof(FarBackend))) FarBackend;
+  static FarBackend* const one = made("far");
   return *one;
 }
 }  // namespace
 
-void add_far_devices() {
-  register_backend(FarBackend::kind, backend());
-  FarBackend::add_kernels();
+Device far_device(int index) { return {backend().kind, index}; }
+Device other_device(int index) {
+  static FarBackend* const one = made("other");
+  return {one->kind, index};
 }
 std::size_t far_kernels_waiting(int index) {
   FarDevice& far = backend().device(index);
@@ -371,7 +376,7 @@ namespace {
 void set_kernel(const std::string& name, KernelOn<FarQueue> kernel) {
   const auto [op, part] = OpTable::the().find_kernel(name);
   if (!op) throw std::logic_error("no kernel \"" + name + "\"");
-  op->on(FarBackend::kind).set<FarQueue>(part, kernel);
+  op->on(backend().kind).set<FarQueue>(part, kernel);
 }
 }  // namespace
 WithoutFarKernel::WithoutFarKernel(std::string name) : name_(std::move(name)) {

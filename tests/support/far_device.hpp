@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two devices whose memory the host cannot access. Their kernels run late, on another thread, in
-// the order of the queue: they start when somebody waits. In a test the devices are cuda(0) and
-// cuda(1).
+// Devices whose memory the host cannot access. Their kernels run late, on another thread, in the
+// order of the queue: they start when somebody waits. There are two kinds, with two devices each.
 #pragma once
 #include <cstddef>
 #include <string>
 
+#include <reel/device.hpp>
+
 namespace reel::tests {
-/// Adds the devices to the process. Their kernels are those of the CPU.
-void add_far_devices();
-/// The number of kernels of cuda(index) that wait, and that have run.
+/// A device of the kind "far", 0 or 1. Its kernels are those of the CPU.
+Device far_device(int index = 0);
+/// A device of the kind "other", which has all that far devices have.
+Device other_device(int index = 0);
+/// The number of kernels of far_device(index) that wait, and that have run.
 std::size_t far_kernels_waiting(int index);
 std::size_t far_kernels_run(int index);
-/// During its lifetime the devices lack a kernel: "softmax", or "softmax.d" for its gradient.
+/// During its lifetime far devices lack a kernel: "softmax", or "softmax.d" for its gradient.
 class WithoutFarKernel {
  public:
   explicit WithoutFarKernel(std::string name);

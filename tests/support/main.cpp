@@ -130,8 +130,7 @@ int main(int argc, char** argv) {
   if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
   std::optional<reel::DeviceScope> other;
   if (const char* const device = std::getenv("REEL_TEST_DEVICE")) {
-    if (std::string_view(device) == "far") reel::tests::add_far_devices();
-    other.emplace(reel::cuda(0));
+    other.emplace(std::string_view(device) == "far" ? reel::tests::far_device() : reel::cuda(0));
     // A thread of the device that first uses tensors during a capture would end the capture.
     reel::ones({1}).item<float>();
     // Tests tagged [cpu] are about the CPU; tests tagged [slow] take a minute on another device.
