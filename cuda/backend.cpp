@@ -104,7 +104,7 @@ class CudaBackend final : public Backend {
       return host->run_on_copies(*this, call);
     if (!at(call.device.index).run(call)) host->run_widened(*this, call, false);
   }
-  Pass pass_of(const Op&, Part, DType) const override { return {}; }
+  Pass pass_of(const Op&, Part, DType, DType) const override { return {}; }
   void execute(const PlannedGraph& graph) override {
     const Current current(graph.device.index);
     at(graph.device.index).graphs.execute(graph);

@@ -110,7 +110,9 @@ void add_kernels(const OpTable& ops, kernels::Families families, Problems& probl
         continue;
       }
       op->on_cpu().set(part, entry->kernel);
-      if (part == Part::value) op->on_cpu().takes_halves = entry->takes_halves;
+      if (part != Part::value) continue;
+      op->on_cpu().takes_halves = entry->takes_halves;
+      op->on_cpu().conversion = entry->conversion;
     }
     for (auto* entry = (*families)->passes; entry && entry->op; ++entry)
       if (Op* op = problems.known(ops, "passes", entry->op))

@@ -494,7 +494,8 @@ class Traced<R(Args...)> {
   /// How many paths through the function have been captured, over all signatures.
   std::size_t trace_count() const { return traces_.count(); }
   /// A text for people: for each signature its steps, its branches, its Variables and constants,
-  /// and why calls run eagerly, if they do.
+  /// what each group of fused steps took in replays under profile(), and why calls run eagerly, if
+  /// they do.
   std::string explain() const { return traces_.explain(); }
   /// Drops all that was captured, with its memory, and the reasons why calls run eagerly. Later
   /// calls capture again. Copies of the handle share this. A call that runs on another thread ends

@@ -63,10 +63,13 @@ void CpuBackend::run(const DeviceCall& call) try {
   fail_scratch(call, none);
 }
 
-Pass CpuBackend::pass_of(const Op& op, Part part, DType dtype) const {
+Pass CpuBackend::pass_of(const Op& op, Part part, DType from, DType to) const {
+  static constexpr Passes others = {};  // of what converts
+  const Kernels& kernels = op.on_cpu();
   if (part == Part::gradients) return {};
-  if (part == Part::value) return reel::pass_of(op, dtype);
-  return gradient_pass_of(op.on_cpu(), part == Part::gradient_1, dtype);
+  if (part != Part::value) return gradient_pass_of(kernels, part == Part::gradient_1, from);
+  if (kernels.conversion) return {&others, kernels.conversion(from, to)};
+  return reel::pass_of(op, from);
 }
 
 void CpuBackend::fill(Body& to, double number) {

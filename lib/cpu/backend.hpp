@@ -13,7 +13,7 @@ class CpuBackend final : public HostBackend {
   void release(int index, std::byte* block, std::size_t bytes) noexcept override;
   int device_count() const override { return 1; }
   void run(const DeviceCall& call) override;
-  Pass pass_of(const Op& op, Part part, DType dtype) const override;
+  Pass pass_of(const Op& op, Part part, DType from, DType to) const override;
   void execute(const PlannedGraph& graph) override;
   void fill(Body& to, double number) override;
   void upload(int index, std::byte* to, const void* from, std::size_t bytes) override;
@@ -37,6 +37,8 @@ class CpuBackend final : public HostBackend {
   void run_pointwise_gradient(const DeviceCall& call);
   void run_planned(const PlannedGraph& graph, const Instruction& instruction);
   void run_blocks(const PlannedGraph& graph, const Instruction* blocks);
+  void run_on_rows(const PlannedGraph& graph, const Instruction& call, std::int64_t at,
+                   std::int64_t n, std::byte* blocks);
   void run_stages(const PlannedGraph& graph, const Instruction& stages);
 };
 }  // namespace reel

@@ -102,11 +102,9 @@ void copy_shared(const CopyLoop& walk, std::int64_t elements, const void* from, 
   });
 }
 
-/// Converts n elements.
-using Convert = void (*)(const void* from, void* to, std::int64_t n);
 template <class From, class To>
-void convert(const void* from, void* to, std::int64_t n) {
-  const From* const x = static_cast<const From*>(from);
+void convert(std::int64_t n, const void* const* from, unsigned, void* to) {
+  const From* const x = static_cast<const From*>(*from);
   To* const y = static_cast<To*>(to);
   if constexpr (is_short_float<From> && std::is_same_v<To, float>) {
     widen(reinterpret_cast<const std::uint16_t*>(x), y, n, pass_of_half<From>);
@@ -118,20 +116,23 @@ void convert(const void* from, void* to, std::int64_t n) {
   }
 }
 template <class From>
-constexpr ByDType<Convert> convert_from = by_dtype<Convert>([]<class To>(Type<To>) -> Convert {
+constexpr auto convert_from = by_dtype<PassFunction>([]<class To>(Type<To>) -> PassFunction {
   if constexpr (only_stored<To> || (std::is_same_v<From, To> && sizeof(To) > 1))
     return nullptr;  // by way of int32, and never asked for
   else
     return convert<From, To>;
 });
-constexpr ByDType<const ByDType<Convert>*> conversions =
-    by_dtype<const ByDType<Convert>*>([]<class From>(Type<From>) -> const ByDType<Convert>* {
+constexpr auto conversions = by_dtype<const ByDType<PassFunction>*>(
+    []<class From>(Type<From>) -> const ByDType<PassFunction>* {
       if constexpr (only_stored<From>)
         return nullptr;
       else
         return &convert_from<in_memory<From>>;
     });
-Convert conversion(DType from, DType to) { return (*conversions[from])[to]; }
+PassFunction conversion(DType from, DType to) {
+  const auto* const targets = conversions[from];
+  return targets ? (*targets)[to] : nullptr;
+}
 
 /// int8 or int16 as int32, which holds all their numbers.
 template <class From>
@@ -161,7 +162,7 @@ void convert_stored(DType from, const void* x, DType to, void* y, std::int64_t n
     else if (from == DType::int16)
       read_stored<std::int16_t>(x, wide, n);
     else
-      conversion(from, DType::int32)(x, wide, n);
+      conversion(from, DType::int32)(n, &x, 0, wide);
     between = wide;
   }
   const auto* const numbers = static_cast<const std::int32_t*>(between);
@@ -170,29 +171,30 @@ void convert_stored(DType from, const void* x, DType to, void* y, std::int64_t n
   else if (to == DType::int16)
     write_stored<std::int16_t>(numbers, is_floating(from), y, n);
   else if (to != DType::int32)
-    conversion(DType::int32, to)(numbers, y, n);
+    conversion(DType::int32, to)(n, &between, 0, y);
 }
 /// A row of n elements. Elements of the source are `step` apart: a block of them is put together
 /// first.
 void convert_row(DType from, const std::byte* x, std::int64_t step, DType to, std::byte* y,
                  std::int64_t n) {
-  const bool stored = !has_arithmetic(from) || !has_arithmetic(to);
-  const Convert row = stored ? nullptr : conversion(from, to);
-  if (step == 1 && row) return row(x, y, n);
+  const PassFunction row = conversion(from, to);
+  const void* source = x;
+  if (step == 1 && row) return row(n, &source, 0, y);
   alignas(64) std::byte block[most_together * 8];
   for (std::int64_t i = 0; i < n; i += most_together) {
     const std::int64_t count = n - i < most_together ? n - i : most_together;
-    const std::byte* source = x + i * step * size_of(from);
+    const std::byte* const first = x + i * step * size_of(from);
+    source = first;
     std::byte* const target = y + i * size_of(to);
     if (step != 1) {
       with_unit(size_of(from), [&]<class Unit>(Type<Unit>) {
-        copy_row(reinterpret_cast<const Unit*>(source), step, reinterpret_cast<Unit*>(block), 1,
+        copy_row(reinterpret_cast<const Unit*>(first), step, reinterpret_cast<Unit*>(block), 1,
                  count);
       });
       source = block;
     }
     if (row)
-      row(source, target, count);
+      row(count, &source, 0, target);
     else
       convert_stored(from, source, to, target, count);
   }
@@ -231,7 +233,7 @@ KernelResult cast(const KernelCall& call) {
     convert_all(walk, input, output);
   return {};
 }
-constexpr NamedKernel kernels[] = {{"cast", cast}, {nullptr, nullptr}};
+constexpr NamedKernel kernels[] = {{"cast", cast, nullptr, conversion}, {nullptr, nullptr}};
 constexpr NamedPasses passes[] = {{nullptr, nullptr}};
 }  // namespace
 

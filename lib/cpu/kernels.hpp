@@ -8,6 +8,7 @@ struct NamedKernel {
   const char* name;  // "softmax", "softmax.d": see Part
   Kernel kernel;
   TakesHalves takes_halves = nullptr;  // null: never
+  ConversionOf conversion = nullptr;
 };
 struct NamedPasses {
   const char* op;

@@ -60,9 +60,9 @@ class Backend : public DeviceMemory {
   /// Puts a kernel on the queue, which Op::on() of this kind of device has. Inputs may be strided,
   /// and those of a pointwise op of any shape that broadcasts to the output's.
   virtual void run(const DeviceCall& call) = 0;
-  /// The pass that does a part of a pointwise op over contiguous elements of this dtype; null where
-  /// there is none, or where passes are no functions of the host.
-  virtual Pass pass_of(const Op& op, Part part, DType dtype) const = 0;
+  /// The pass that does a part of a pointwise op over contiguous elements, where inputs and result
+  /// have these dtypes; null where there is none, or where passes are no functions of the host.
+  virtual Pass pass_of(const Op& op, Part part, DType from, DType to) const = 0;
   /// Runs planned calls in their order.
   virtual void execute(const PlannedGraph& graph) = 0;
   /// Drops what execute() has kept for a plan that was replaced or is destroyed. Called on any

@@ -95,6 +95,8 @@ inline constexpr unsigned pass_streams = 1u << 9;  // the output is too large fo
 /// is rounded once.
 inline constexpr unsigned pass_float16 = 1u << 10, pass_bfloat16 = 1u << 11;
 inline constexpr unsigned pass_converts = pass_float16 | pass_bfloat16;
+/// The pass that converts elements; null where there is none.
+using ConversionOf = PassFunction (*)(DType from, DType to);
 
 /// Two matrices of one shape. One matrix is stored column after column, the other matrix and the
 /// output row after row. The output is a matrix of its own.

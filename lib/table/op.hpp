@@ -111,14 +111,15 @@ class Kernels {
 
   const Passes* passes = nullptr;      // of a pointwise op on the CPU, instead of kernels
   TakesHalves takes_halves = nullptr;  // of the kernel of the value; null: never
+  ConversionOf conversion = nullptr;   // of a kernel on the CPU that converts each element
 
  private:
   void (*kernels_[parts])() = {};
 };
 
-/// How the gradient of an op is computed: as its entry says, until a user registers a function.
 inline constexpr Kernels no_kernels = {};
 
+/// How the gradient of an op is computed: as its entry says, until a user registers a function.
 struct GradientSlot {
   GradientRule rule = nullptr;
   Needs needs = {};
@@ -145,11 +146,12 @@ struct Op {
   const std::uint8_t passes = 0;         // see GradientSlot
   const bool contiguous_inputs = false;  // the kernel wants row-major inputs
   const bool accumulates = false;        // the kernel can add to its output
-  const bool takes_all_values = false;   // an opaque kernel that refuses no value of its inputs
-  const bool updates = false;            // outputs are Variables, written in place
-  const bool replaces = false;           // an update that does not read what it writes
-  const bool moves = false;              // computes nothing: takes dtypes without arithmetic too
-  const bool internal = false;           // no user calls it by its name
+  const bool by_lines = false;  // computes each line along its axis by itself, as does its gradient
+  const bool takes_all_values = false;  // an opaque kernel that refuses no value of its inputs
+  const bool updates = false;           // outputs are Variables, written in place
+  const bool replaces = false;          // an update that does not read what it writes
+  const bool moves = false;             // computes nothing: takes dtypes without arithmetic too
+  const bool internal = false;          // no user calls it by its name
   const Autocast autocast = Autocast::as_given;
   const bool reads_halves = false;    // the CPU's kernel takes inputs of 16 bits: see must_widen()
   const bool random = false;          // draws numbers, as its RandomOptions say

@@ -16,6 +16,7 @@ struct ValuePlace {
     scratch,  // at an offset of the frame's memory
     fresh,    // in a tensor of its own, as a result that outlives the call
     block,    // at an offset of the buffer that passes share which run block by block
+    result,   // in the tensor of a result that a later pass of the group computes
     stage,    // in a register or a slot of a program of stages
     variable  // in the Variable's buffer, or a new one for it
   };
@@ -48,6 +49,8 @@ struct Instruction {
   unsigned input_count = 0, output_count = 0;  // of blocks: instructions that follow; bytes of
                                                // buffer; of stages: passes that follow; 0
   unsigned block = 0;    // of blocks: how many elements the passes process at a time
+  unsigned columns = 0;  // of blocks: the elements of a row, if kernels among them compute rows; of
+                         // such a kernel, and of a pass over the results of a reduction
   unsigned spread = 0;   // of a spread, and of a pass that reads one row by row: its number + 1
   unsigned first = 0;    // of its values: inputs, then outputs; then the Variables of an update: v,
                          // or ~v if it may not be written in place; of stages: their program
@@ -55,10 +58,11 @@ struct Instruction {
                          // spread: 1 if one copy serves all blocks
   unsigned planned = 0;  // so many instructions from here on are a backend's to execute at once
   Op* op = nullptr;
+  const Passes* passes = nullptr;  // of its op
   PassFunction function = nullptr;
   const void* loop = nullptr;
   OptionsView options = {};
-  std::int64_t elements = 0;  // of the result of a pass, and of random numbers
+  std::int64_t elements = 0;  // of the result of a pass, of random numbers, and of all rows
   Caller caller = {};
 };
 
@@ -68,8 +72,9 @@ inline bool is_header(const Instruction& instruction) {
 }
 
 /// The most elements of a value that the passes of Kind::blocks process at a time. Several such
-/// blocks fit into the L1 cache.
-inline constexpr std::int64_t block_elements = 2048;
+/// blocks fit into the L1 cache. Beside kernels that compute rows, blocks are longer, and several
+/// fit into the L2 cache, as a call of a kernel takes longer than that of a pass.
+inline constexpr std::int64_t block_elements = 2048, row_block_elements = 32768;
 
 /// A program of stages, of a plan.
 struct StageProgram {

@@ -76,6 +76,10 @@ struct Spread {
   std::int64_t period = 1;               // the elements repeat after so many
   friend bool operator==(const Spread&, const Spread&) = default;
 
+  /// Whether the results have one row again and again.
+  bool is_one_row() const {
+    return steps[0] == size && (rank == 1 || (rank == 2 && steps[1] == 0));
+  }
   /// Calls f(offset, elements) for the rows, or parts of rows, of the results [first, first + n).
   /// The offset of a part in the value is in bytes.
   template <class F>

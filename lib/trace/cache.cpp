@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/trace/cache.hpp"
+#include "lib/body/line.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -85,6 +86,30 @@ void explain_tree(const tracing::Tree& tree, std::string& out) {
     out += part + (times == 1 ? "" : ", " + std::to_string(times) + " times") + "\n";
 }
 
+/// The steps that run together and what they took while an observer watched.
+void explain_groups(const tracing::Plan& plan, std::string& out) {
+  auto group = plan.group_times.begin();
+  for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Instruction& header = plan.instructions[i];
+    if (!is_header(header)) continue;
+    const std::int64_t runs = group->runs.load(std::memory_order_relaxed);
+    const std::int64_t took = group++->nanoseconds.load(std::memory_order_relaxed);
+    if (!runs) continue;
+    std::string list;
+    for (const Instruction& each : std::span(plan.instructions).subspan(i + 1, header.input_count))
+      if (each.op)
+        list += std::string(list.empty() ? "" : ", ") +
+                (each.part == Part::value ? "" : "gradient of ") + std::string(each.op->name) +
+                " at " + line_text(each.caller);
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.3g", static_cast<double>(took) * 1e-6);
+    out += "  a group took " + std::string(seconds) + " ms in " + std::to_string(runs) +
+           (runs == 1 ? " watched replay: " : " watched replays: ") + list + "\n";
+  }
+  for (const auto& loop : plan.loops)
+    for (const auto& [path, trips] : loop->trips) explain_groups(*trips, out);
+}
+
 void explain_calls(const TraceEntry& entry, std::string& out) {
   const tracing::Plan* const plan = entry.plan.load(std::memory_order_relaxed);
   std::uint64_t checks = 0;
@@ -98,6 +123,7 @@ void explain_calls(const TraceEntry& entry, std::string& out) {
   out += "  " + std::to_string(replays) + (replays == 1 ? " replay, " : " replays, ") +
          std::to_string(checks) + (checks == 1 ? " check in " : " checks in ") + seconds +
          " ms; values of a replay share " + std::to_string(plan->scratch_bytes) + " bytes\n";
+  explain_groups(*plan, out);
 }
 }  // namespace
 

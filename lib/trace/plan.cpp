@@ -67,6 +67,9 @@ void Planner::run() {
     state = {};
   }
   for (const Plan::PlannedSegment& segment : plan_.segments) find_planned(segment);
+  const auto& made = plan_.instructions;
+  plan_.group_times = std::vector<Plan::GroupTime>(
+      static_cast<std::size_t>(std::count_if(made.begin(), made.end(), is_header)));
 }
 
 void Planner::find_starts() {
@@ -130,6 +133,7 @@ void Planner::plan_segment(int number, State& state) {
   const Segment& segment = tree_.segments[static_cast<std::size_t>(number)];
   Plan::PlannedSegment& planned = plan_.segments[static_cast<std::size_t>(number)];
   find_sums(number);
+  find_homes(number);
   planned.first = static_cast<unsigned>(plan_.instructions.size());
   const int count = static_cast<int>(segment.steps.size());
   for (int i = 0; i < count;) {
@@ -139,9 +143,10 @@ void Planner::plan_segment(int number, State& state) {
       ++i;
       continue;
     }
-    int end = end_of_group(segment, i);
+    const Group group = group_at(segment, i);
+    int end = group.end;
     if (end) {
-      plan_group(number, i, end, state);
+      plan_group(number, i, group, state);
     } else {
       end = i + 1;
       plan_step(step, number, i, state);
@@ -299,6 +304,48 @@ bool Planner::can_fail(const Instruction& instruction) {
           instruction.op->fusion == Fusion::opaque);
 }
 
+void Planner::find_homes(int number) {
+  const auto& steps = segment_of(number).steps;
+  for (int i = static_cast<int>(steps.size()); on_cpu() && i-- > 0;) {
+    const Step& step = steps[static_cast<std::size_t>(i)];
+    if (step.outputs.size() != 1 || step.outputs[0] < 0) continue;
+    const int made = step.outputs[0];
+    const int result = place(made).kind == ValuePlace::Kind::fresh
+                           ? made
+                           : homes_[static_cast<std::size_t>(made)].result;
+    if (result < 0 || is_view(step) || !pass_of(step, reads_spread)) continue;
+    for (const int input : step.inputs)
+      if (input >= 0 && may_share(input, step, number, i)) {
+        homes_[static_cast<std::size_t>(input)] = {result, {number, i}};
+        break;
+      }
+  }
+}
+bool Planner::may_share(int v, const Step& step, int number, int at) const {
+  constexpr std::int64_t least = 1 << 14;  // bytes; less memory stays in the L1 cache
+  const auto i = static_cast<std::size_t>(v);
+  return value(v).kind == Value::Kind::computed && place(v).kind == ValuePlace::Kind::scratch &&
+         value(v).layout == value(step.outputs[0]).layout && value(v).layout.bytes() >= least &&
+         made_[i].segment == number && !viewed_[i] && !added_to_[i] && into(v) < 0 &&
+         homes_[i].result < 0 && !lifetimes_.used_after(v, number, at);
+}
+bool Planner::take_home(int v, int end, ValuePlace::Kind kind) {
+  const auto [result, reader] = homes_[static_cast<std::size_t>(v)];
+  if (result < 0 || (reader.step >= end && !pass_of(step_at(reader.segment, reader.step))))
+    return false;
+  allocate(result);
+  place(v).kind = kind;
+  plan_.tree.values[static_cast<std::size_t>(v)].number = result;
+  return add_view(v), true;
+}
+void Planner::allocate(int result) {
+  if (std::exchange(allocated_[static_cast<std::size_t>(result)], true)) return;
+  Instruction make{.kind = Instruction::Kind::allocate, .output_count = 1};
+  make.first = static_cast<unsigned>(plan_.operands.size());
+  plan_.operands.push_back(result);
+  plan_.instructions.push_back(make);
+}
+
 void Planner::add_view(int output) {
   if (place(root(output)).kind == ValuePlace::Kind::scratch ||
       value(root(output)).kind == Value::Kind::constant)
@@ -312,14 +359,10 @@ void Planner::add_view(int output) {
 void Planner::put(int output, const Step& step, int segment, int at, State& state, Inputs inputs) {
   ValuePlace& here = place(output);
   if (value(output).kind == Value::Kind::view) return add_view(output);
-  if (here.kind == ValuePlace::Kind::fresh) {
-    Instruction make{.kind = Instruction::Kind::allocate, .output_count = 1};
-    make.first = static_cast<unsigned>(plan_.operands.size());
-    plan_.operands.push_back(output);
-    plan_.instructions.push_back(make);
-  }
+  if (here.kind == ValuePlace::Kind::fresh) allocate(output);
   if (here.kind != ValuePlace::Kind::scratch) return;
   if (into(output) >= 0) return hand_over(into(output), output, state);
+  if (take_home(output, at, ValuePlace::Kind::fresh)) return;
   if (take_over(output, step, segment, at, state, inputs)) return;
   here.offset = state.free.take(bytes_of(value(output)));
   plan_.scratch_bytes = std::max(plan_.scratch_bytes, state.free.end());
@@ -330,16 +373,16 @@ Pass Planner::pass_of(const Step& step, Inputs inputs) const {
   const Op& op = *step.op;
   if (step.user_code || step.outputs.size() != 1 || !on_device_of_plan(step)) return {};
   const Layout& output = value(step.outputs[0]).layout;
-  DType dtype = output.dtype;
+  DType from = output.dtype;
   if (step.part == Part::value) {
     if (op.fusion != Fusion::pointwise) return {};
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (!is_flat(value(step.inputs[i]).layout, step) &&
           (inputs == reads_flat || !pays(spread_for(step, i))))
         return {};
-    dtype = value(step.inputs[op.promoted & 1 ? 0 : 1]).layout.dtype;
+    from = value(step.inputs[op.promoted & 1 || step.inputs.size() == 1 ? 0 : 1]).layout.dtype;
   }
-  return backend_of(output.device.kind)->pass_of(op, step.part, dtype);
+  return backend_of(output.device.kind)->pass_of(op, step.part, from, output.dtype);
 }
 
 void Planner::add_instruction(const Step& step, int segment, int at, Inputs inputs) {
@@ -373,6 +416,7 @@ void Planner::add_instruction(const Step& step, int segment, int at, Inputs inpu
     made.kind = Instruction::Kind::elsewhere;
   } else if (const Pass pass = pass_of(step, inputs)) {
     made.kind = Instruction::Kind::pass;
+    made.passes = pass.passes;
     made.function = pass.function;
     made.how = pass.how;
     made.elements = value(step.outputs[0]).layout.elements;

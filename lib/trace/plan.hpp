@@ -28,6 +28,15 @@ struct PlannedLoop {
 /// A frame with more scratch memory than this returns it to the cache of blocks after each call.
 inline constexpr std::size_t most_kept_bytes = 256 << 10;
 
+/// The bytes of a value with so many elements in the buffer of a group. Its blocks have `block` of
+/// the `all` elements of the longest values.
+inline std::size_t bytes_in_block(std::int64_t elements, int size, std::int64_t block,
+                                  std::int64_t all) {
+  constexpr std::size_t alignment = 64;
+  const auto bytes = static_cast<std::size_t>((block * elements + all - 1) / all * size);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 struct Plan {
   struct PlannedSegment {
     unsigned first = 0, end = 0;  // instructions
@@ -71,6 +80,11 @@ struct Plan {
   bool plans_draws = false;        // and so are some random numbers
   const std::uint64_t number;      // of this plan alone
   std::atomic<int> suspended = 0;  // replays that wait for a gradient
+  /// Replays that an observer watched.
+  struct GroupTime {
+    std::atomic<std::int64_t> runs = 0, nanoseconds = 0;
+  };
+  std::vector<GroupTime> group_times;  // of each header among the instructions, in their order
 
  private:
   void find_waits();

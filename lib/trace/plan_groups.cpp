@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lib/table/options/axis.hpp"
+#include "lib/table/options/reduce.hpp"
 #include "lib/trace/planner.hpp"
 
 namespace reel::tracing {
@@ -19,30 +21,107 @@ std::size_t least_passes(std::int64_t elements, std::size_t inputs) {
 }
 }  // namespace
 
-int Planner::end_of_group(const Segment& segment, int i) const {
-  std::vector<int> made;
-  std::int64_t elements = 0;
-  std::size_t inputs = 0;  // that the group does not make
+std::int64_t Planner::columns_of(const Step& step) const {
+  constexpr std::int64_t least_columns = 32;
+  const Op& op = *step.op;
+  if (!(op.fusion == Fusion::reduction && step.part == Part::value) && !op.by_lines) return 0;
+  if (step.user_code || step.outputs.size() != 1 || !on_cpu() || !on_device_of_plan(step) ||
+      into(step.outputs[0]) >= 0 || added_to_[static_cast<std::size_t>(step.outputs[0])])
+    return 0;
+  const Layout &x = value(step.inputs[0]).layout, &y = value(step.outputs[0]).layout;
+  const int last = static_cast<int>(x.shape.rank()) - 1;
+  if (last < 1 || x.elements < 2 * block_elements) return 0;
+  for (const int input : step.inputs)
+    if (input >= 0 &&
+        (!value(input).layout.contiguous || value(input).layout.shape != x.shape ||
+         !has_arithmetic(value(input).layout.dtype) || is_half(value(input).layout.dtype)))
+      return 0;
+  const std::int64_t columns = x.shape.data()[last];
+  if (columns < least_columns || columns > row_block_elements || columns == x.elements) return 0;
+  const OptionsView options = step.options.view();
+  bool by_rows = step.op == &core_ops.sum_to && y.shape.rank() == x.shape.rank() &&
+                 y.elements * columns == x.elements && y.shape.data()[last] == 1;
+  if (options.type == &options_type<ReduceOptions>) {
+    const Axes& axes = static_cast<const ReduceOptions*>(options.data)->axes;
+    by_rows = !axes.is_every() && axes.count() == 1 && axes[0] == last;
+  } else if (options.type == &options_type<AxisOptions>) {
+    by_rows = static_cast<const AxisOptions*>(options.data)->axis == last;
+  }
+  return by_rows ? columns : 0;
+}
+
+bool Planner::reads_own_rows(const Step& step, const std::vector<int>& made,
+                             std::int64_t columns) const {
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const int input = step.inputs[i];
+    if (input < 0 || !needs_spread(step, i) || !std::count(made.begin(), made.end(), root(input)))
+      continue;
+    const Spread spread = spread_for(step, i);
+    if (spread.rank != 2 || spread.lengths[0] != columns || spread.steps[0] != 0 ||
+        spread.steps[1] != spread.size)
+      return false;
+  }
+  return true;
+}
+
+bool Planner::add_rows(const Step& step, std::int64_t columns, Gathered& group) const {
+  const std::int64_t own = value(step.inputs[0]).layout.elements;
+  if (!group.made.empty() && (own != group.elements || (group.columns && group.columns != columns)))
+    return false;
+  group.elements = own;
+  group.columns = columns;
+  return true;
+}
+bool Planner::add_pass(const Step& step, Gathered& group) const {
+  if (!pass_of(step, reads_spread)) return false;
+  const std::int64_t own = value(step.outputs[0]).layout.elements;
+  const bool is_short = group.columns && own * group.columns == group.elements;
+  if (own < least_elements || (is_short && !pass_of(step)) ||
+      !reads_own_rows(step, group.made, group.columns))
+    return false;
+  if (is_short) return true;
+  if ((!group.made.empty() && own != group.elements) ||
+      (own < 2 * block_elements && !(pass_of(step) && is_stage(chained(step)))))
+    return false;
+  group.elements = own;
+  ++group.passes;
+  group.stages += is_stage(chained(step));
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const int input = step.inputs[i];
+    if (input < 0) continue;
+    group.inputs += value(input).layout.elements == own &&
+                    !std::count(group.made.begin(), group.made.end(), root(input));
+    if (!needs_spread(step, i)) continue;
+    ++group.spreads;
+    group.copies |= !reads_one_by_rows(step, i);
+  }
+  return true;
+}
+
+Planner::Group Planner::group_at(const Segment& segment, int i) const {
+  Gathered group;
   int end = i;
-  for (; i < static_cast<int>(segment.steps.size()) && made.size() < most_passes; ++i) {
+  for (; i < static_cast<int>(segment.steps.size()) && group.made.size() < most_passes; ++i) {
     const Step& step = segment.steps[static_cast<std::size_t>(i)];
     if (is_view(step)) {
-      if (std::count(made.begin(), made.end(), root(step.outputs[0]))) break;
+      if (std::count(group.made.begin(), group.made.end(), root(step.outputs[0]))) break;
       continue;
     }
     if (!is_pass(step)) continue;
-    if (!pass_of(step, reads_spread)) break;
-    const std::int64_t own = value(step.outputs[0]).layout.elements;
-    if (own < least_elements || (!made.empty() && own != elements)) break;
-    if (own < 2 * block_elements && !(pass_of(step) && is_stage(chained(step)))) break;
-    elements = own;
-    for (const int input : step.inputs)
-      inputs += input >= 0 && value(input).layout.elements == own &&
-                !std::count(made.begin(), made.end(), root(input));
-    made.push_back(step.outputs[0]);
+    const std::int64_t columns = columns_of(step);
+    if (!(columns ? add_rows(step, columns, group) : add_pass(step, group))) break;
+    group.made.push_back(step.outputs[0]);
     end = i + 1;
   }
-  return made.size() >= least_passes(elements, inputs) ? end : 0;
+  if (group.passes && group.made.size() >= least_passes(group.elements, group.inputs))
+    group.end = end;
+  const bool fits = group.elements < least_shared_pass;  // into the L2 cache
+  if (group.elements >= 2 * block_elements)
+    group.has_programs = group.stages > (group.columns || (group.spreads && fits) ? 3u : 1u);
+  group.block = std::max(block_elements, group.columns);
+  if (group.has_programs || group.copies) return group;
+  if (group.columns || group.spreads) group.block = fits ? group.elements : row_block_elements;
+  return group;
 }
 
 void Planner::order_groups(Tree& tree) {
@@ -50,19 +129,19 @@ void Planner::order_groups(Tree& tree) {
   for (std::size_t number = 0; number < tree.segments.size(); ++number) {
     std::vector<Step>& steps = tree.segments[number].steps;
     for (int i = 0; i < static_cast<int>(steps.size()); ++i) {
-      const int end = end_of_group(tree.segments[number], i);
-      if (!end) continue;
+      const Group group = group_at(tree.segments[number], i);
+      if (!group.end) continue;
       std::vector<Step> ordered;
-      for (const int k : order_of(static_cast<int>(number), i, end))
+      for (const int k : order_of(static_cast<int>(number), i, group))
         ordered.push_back(std::move(steps[static_cast<std::size_t>(k)]));
       std::move(ordered.begin(), ordered.end(), steps.begin() + i);
-      i = end - 1;
+      i = group.end - 1;
     }
   }
 }
 
-std::vector<int> Planner::order_of(int number, int first, int end) const {
-  const auto count = static_cast<std::size_t>(end - first);
+std::vector<int> Planner::order_of(int number, int first, const Group& group) const {
+  const auto count = static_cast<std::size_t>(group.end - first);
   std::vector<int> waits(count), order;  // how many inputs of each step are not made yet
   std::vector<std::vector<std::size_t>> readers(count);
   std::vector<char> stage(count), done(count);
@@ -76,7 +155,7 @@ std::vector<int> Planner::order_of(int number, int first, int end) const {
       readers[made->second].push_back(i);
     }
     for (const int output : step.outputs) maker[output] = i;
-    stage[i] = is_pass(step) && is_stage(chained(step));
+    stage[i] = is_pass(step) && is_stage_of(step, group);
   }
   std::size_t last = count;  // the newest step
   bool stages = false;       // whether stages are taken now
@@ -107,6 +186,8 @@ ChainedPass Planner::chained(const Step& step) const {
   ChainedPass made{pass.how ? nullptr : pass.passes->stages, step.part, single_numbers(step),
                    inputs_in_group(step), output};
   if (value(output).layout.dtype != DType::float32) made.stages = nullptr;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    if (step.inputs[i] >= 0 && reads_numbers(step, i)) made.stages = nullptr;
   for (int& input : made.inputs) input = maker_of(input);
   made.total = maker_of(into(output));
   made.in_memory = place(output).kind != ValuePlace::Kind::stage;
@@ -137,19 +218,30 @@ std::vector<int> Planner::inputs_in_group(const Step& step) const {
   return inputs;
 }
 
-bool Planner::reads_rows(const Step& step, std::size_t i) const {
+bool Planner::reads_one_by_rows(const Step& step, std::size_t i) const {
   constexpr std::int64_t least_row = 64;
+  if (value(step.outputs[0]).layout.elements < 2 * block_elements) return false;
   for (std::size_t k = 0; k < step.inputs.size(); ++k)
-    if (k != i && step.inputs[k] >= 0 && needs_spread(step, k)) return false;
+    if (step.inputs[k] >= 0 && needs_spread(step, k) != (k == i)) return false;
   const Spread spread = spread_for(step, i);
-  return spread.lengths[0] >= least_row && spread.steps[0] == spread.size &&
-         spread.period > block_elements && !is_stage(chained(step));
+  return spread.lengths[0] >= least_row ? !spread.steps[0] || spread.steps[0] == spread.size
+                                        : spread.is_one_row();
+}
+bool Planner::reads_numbers(const Step& step, std::size_t i) const {
+  return reads_one_by_rows(step, i) && !spread_for(step, i).steps[0];
+}
+bool Planner::reads_rows(const Step& step, std::size_t i, const Group& group) const {
+  if (!reads_one_by_rows(step, i)) return false;
+  const Spread spread = spread_for(step, i);
+  return !spread.steps[0] || !group.has_programs ||
+         (spread.period > block_elements && !is_stage_of(step, group));
 }
 
-std::int64_t Planner::add_spreads(int number, int first, int end, State& buffer) {
+std::int64_t Planner::add_spreads(int number, int first, const Group& group, State& buffer) {
   first_spread_ = plan_.spreads.size();
-  std::int64_t unit = 1;
-  for (int i = first; i < end; ++i) {
+  const std::int64_t most = group.block;
+  std::int64_t unit = std::max(group.columns, std::int64_t{1});
+  for (int i = first; i < group.end; ++i) {
     const Step& step = step_at(number, i);
     for (std::size_t k = 0; k < step.inputs.size() && is_pass(step); ++k) {
       if (step.inputs[k] < 0 || !needs_spread(step, k)) continue;
@@ -160,43 +252,58 @@ std::int64_t Planner::add_spreads(int number, int first, int end, State& buffer)
         copied_.push_back(false);
       }
       const auto found = static_cast<std::size_t>(inputs_in_group(step)[k]) - tree_.values.size();
-      if (copied_[found] || reads_rows(step, k)) continue;
+      if (copied_[found] || reads_rows(step, k, group)) continue;
       copied_[found] = true;
-      if (const std::int64_t both = std::lcm(unit, spread.period); both <= block_elements)
-        unit = both;
-      const auto bytes = static_cast<std::size_t>(block_elements * spread.size);
-      plan_.places[tree_.values.size() + found].offset = buffer.free.take(bytes);
+      if (const std::int64_t both = std::lcm(unit, spread.period); both <= most) unit = both;
+      plan_.places[tree_.values.size() + found].offset =
+          buffer.free.take(bytes_in_block(most, spread.size, most, most));
     }
   }
-  return block_elements / unit * unit;
+  return most / unit * unit;
+}
+void Planner::copy_spreads(int v, std::int64_t block) {
+  for (std::size_t i = first_spread_; i < plan_.spreads.size(); ++i) {
+    const Spread& spread = plan_.spreads[i];
+    if (!copied_[i] || root(spread.value) != v) continue;
+    Instruction copy{.kind = Instruction::Kind::spread, .input_count = 1, .output_count = 1};
+    copy.first = static_cast<unsigned>(plan_.operands.size());
+    copy.spread = static_cast<unsigned>(i + 1);
+    copy.how = block % spread.period == 0;
+    plan_.operands.insert(plan_.operands.end(), {spread.value, value_of_spread(i)});
+    plan_.instructions.push_back(copy);
+  }
 }
 
-std::vector<Planner::GroupPart> Planner::parts_of(int number, int first, int end) const {
+std::vector<Planner::GroupPart> Planner::parts_of(int number, int first, const Group& group) const {
   std::vector<GroupPart> parts;
   ProgramSize size;
-  for (int i = first; i < end; ++i) {
+  for (int i = first; i < group.end; ++i) {
     const Step& step = step_at(number, i);
     if (!is_pass(step)) continue;
-    if (!size.add(chained(step))) parts.emplace_back();
+    const bool is_stage = is_stage_of(step, group);
+    if (!is_stage) size = {};
+    if (!is_stage || !size.add(chained(step))) parts.emplace_back();
     parts.back().push_back(i);
   }
   return parts;
 }
 
-void Planner::plan_group(int number, int first, int end, State& state) {
+void Planner::plan_group(int number, int first, const Group& group, State& state) {
   State buffer{{}, std::vector<char>(tree_.values.size()), {}};
-  const std::int64_t block = add_spreads(number, first, end, buffer);
-  const std::vector<GroupPart> parts = parts_of(number, first, end);
+  const std::int64_t block = add_spreads(number, first, group, buffer);
+  const std::vector<GroupPart> parts = parts_of(number, first, group);
   state.viewed.clear();
   auto part = parts.begin();
-  for (int i = first; i < end; ++i) {
+  std::vector<int> made;
+  for (int i = first; i < group.end; ++i) {
     const Step& step = step_at(number, i);
     for (const int input : step.inputs)
       if (input >= 0 && root(input) != input) state.viewed.push_back(root(input));
     if (!is_pass(step)) {
       plan_step(step, number, i, state);
     } else {
-      put_in_group(*part, step, number, i, end, state, buffer);
+      put_in_group(*part, step, number, i, group, state, buffer);
+      made.push_back(step.outputs[0]);
       if (part->back() == i) ++part;
     }
     for (const auto& values : {step.inputs, step.outputs})
@@ -205,50 +312,52 @@ void Planner::plan_group(int number, int first, int end, State& state) {
             lifetimes_.used_after(v, number, i))
           continue;
         buffer.live[static_cast<std::size_t>(v)] = false;
-        buffer.free.give(place(v).offset, block_bytes(v));
+        buffer.free.give(place(v).offset, block_bytes(v, group));
       }
   }
   state.viewed.clear();
   const std::size_t at = plan_.instructions.size();
   const bool in_blocks = parts.size() > 1 || first_spread_ < plan_.spreads.size();
   if (in_blocks) plan_.instructions.push_back({.kind = Instruction::Kind::blocks});
-  for (std::size_t i = first_spread_; i < plan_.spreads.size(); ++i) {
-    if (!copied_[i]) continue;
-    Instruction copy{.kind = Instruction::Kind::spread, .input_count = 1, .output_count = 1};
-    copy.first = static_cast<unsigned>(plan_.operands.size());
-    copy.spread = static_cast<unsigned>(i + 1);
-    copy.how = block % plan_.spreads[i].period == 0;
-    plan_.operands.insert(plan_.operands.end(), {plan_.spreads[i].value, value_of_spread(i)});
-    plan_.instructions.push_back(copy);
+  std::vector<int> spread;
+  for (std::size_t i = first_spread_; i < plan_.spreads.size(); ++i)
+    if (const int v = root(plan_.spreads[i].value);
+        !std::count(made.begin(), made.end(), v) && !std::count(spread.begin(), spread.end(), v))
+      copy_spreads(spread.emplace_back(v), block);
+  for (const GroupPart& each : parts) {
+    add_part(each, number, group);
+    for (const int i : each) copy_spreads(step_at(number, i).outputs[0], block);
   }
-  for (const GroupPart& each : parts) add_part(each, number);
   first_spread_ = plan_.spreads.size();
   if (!in_blocks) return;
   Instruction& blocks = plan_.instructions[at];
   blocks.block = static_cast<unsigned>(block);
   blocks.input_count = static_cast<unsigned>(plan_.instructions.size() - at - 1);
   blocks.output_count = static_cast<unsigned>(buffer.free.end());
-  blocks.elements = plan_.instructions.back().elements;
+  blocks.elements = group.elements;
+  blocks.columns = static_cast<unsigned>(group.columns);
 }
 
-void Planner::put_in_group(const GroupPart& part, const Step& step, int number, int i, int end,
-                           State& state, State& buffer) {
+void Planner::put_in_group(const GroupPart& part, const Step& step, int number, int i,
+                           const Group& group, State& state, State& buffer) {
   const int output = step.outputs[0];
   ValuePlace& here = place(output);
   if (here.kind != ValuePlace::Kind::scratch || into(output) >= 0 ||
-      added_to_[static_cast<std::size_t>(output)] || lifetimes_.used_after(output, number, end - 1))
+      added_to_[static_cast<std::size_t>(output)] ||
+      lifetimes_.used_after(output, number, group.end - 1))
     return put(output, step, number, i, state, reads_spread);
   here.kind = part.size() > 1 && !lifetimes_.used_after(output, number, part.back())
                   ? ValuePlace::Kind::stage
                   : ValuePlace::Kind::block;
   if (here.kind == ValuePlace::Kind::stage ||
+      take_home(output, group.end, ValuePlace::Kind::result) ||
       take_over(output, step, number, i, buffer, reads_spread))
     return;
-  here.offset = buffer.free.take(block_bytes(output));
+  here.offset = buffer.free.take(block_bytes(output, group));
   buffer.live[static_cast<std::size_t>(output)] = true;
 }
 
-void Planner::add_part(const GroupPart& part, int number) {
+void Planner::add_part(const GroupPart& part, int number, const Group& group) {
   if (part.size() > 1) {
     std::vector<ChainedPass> chain;
     for (const int i : part) chain.push_back(chained(step_at(number, i)));
@@ -259,6 +368,12 @@ void Planner::add_part(const GroupPart& part, int number) {
     plan_.instructions.push_back(stages);
     plan_.programs.push_back(write_program(chain, core_ops.add.on_cpu().passes->stages));
   }
-  for (const int i : part) add_instruction(step_at(number, i), number, i, reads_spread);
+  for (const int i : part) {
+    add_instruction(step_at(number, i), number, i, reads_spread);
+    Instruction& made = plan_.instructions.back();
+    if (!is_long_pass(step_at(number, i), group))
+      made.columns = static_cast<unsigned>(group.columns);
+    if (made.kind == Instruction::Kind::kernel) made.elements = group.elements;
+  }
 }
 }  // namespace reel::tracing

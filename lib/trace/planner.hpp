@@ -23,7 +23,13 @@ class Planner {
         lifetimes_(tree_),
         into_(tree_.values.size(), -1),
         added_to_(tree_.values.size()),
-        made_(tree_.values.size()) {}
+        made_(tree_.values.size()),
+        homes_(tree_.values.size()),
+        allocated_(tree_.values.size()),
+        viewed_(tree_.values.size()) {
+    for (const Value& value : tree_.values)
+      if (value.kind == Value::Kind::view) viewed_[static_cast<std::size_t>(value.number)] = true;
+  }
 
   /// Changes the order of passes that can run together, so that programs are longer. Call it before
   /// a Planner of the same plan runs.
@@ -110,13 +116,41 @@ class Planner {
   /// blocks.
   bool adds(const Step& step) const;
 
-  /// The end of a group of passes over values of one size, with views between them, that begins at
-  /// step i. 0 if a group of them would not be faster. A group of short passes is one program.
-  int end_of_group(const Segment& segment, int i) const;
+  /// Steps that run together.
+  struct Group {
+    int end = 0;  // 0: none
+    std::int64_t elements = 0;
+    std::int64_t columns = 0;  // see Instruction
+    std::int64_t block = 0;    // the most elements of a block
+    bool has_programs = true;  // of stages
+  };
+  struct Gathered : Group {
+    std::vector<int> made;
+    /// Long passes, those that can be stages, what they read that the group does not make, and what
+    /// of it is broadcast.
+    std::size_t passes = 0, stages = 0, inputs = 0, spreads = 0;
+    bool copies = false;  // whether a pass needs a copy of what is broadcast
+  };
+  /// Adds a kernel that computes rows, or a pass. False if the step does not fit.
+  bool add_rows(const Step& step, std::int64_t columns, Gathered& group) const;
+  bool add_pass(const Step& step, Gathered& group) const;
+  /// The passes over values of one size, with views between them, that begin at step i, if a group
+  /// of them is faster. A group of short passes is one program. A long group may have kernels that
+  /// compute rows along the last axis, such as reductions, and passes over their results.
+  Group group_at(const Segment& segment, int i) const;
+  /// The length of the last axis, if a kernel computes each row along this axis by itself: a
+  /// reduction, softmax, or its gradient; else 0.
+  std::int64_t columns_of(const Step& step) const;
+  /// Whether a step of a group is a pass over all elements, not over results of reductions.
+  bool is_long_pass(const Step& step, const Group& group) const {
+    return value(step.outputs[0]).layout.elements == group.elements && !columns_of(step);
+  }
+  /// Whether a pass reads what steps of its group have made row by row.
+  bool reads_own_rows(const Step& step, const std::vector<int>& made, std::int64_t columns) const;
 
   /// An order in which passes that can be stages follow each other, and in which a pass reads the
   /// result of the pass before it where possible.
-  std::vector<int> order_of(int number, int first, int end) const;
+  std::vector<int> order_of(int number, int first, const Group& group) const;
 
   /// A pass as one of a chain.
   ChainedPass chained(const Step& step) const;
@@ -127,7 +161,8 @@ class Planner {
 
   /// Whether a pass needs a copy of an input, and may have one in a group of blocks.
   bool needs_spread(const Step& step, std::size_t i) const {
-    return step.part == Part::value && !is_flat(value(step.inputs[i]).layout, step);
+    return step.part == Part::value && step.op->fusion == Fusion::pointwise &&
+           !is_flat(value(step.inputs[i]).layout, step);
   }
   bool is_spread(int v) const { return v >= static_cast<int>(tree_.values.size()); }
   int value_of_spread(std::size_t i) const { return static_cast<int>(tree_.values.size() + i); }
@@ -136,33 +171,51 @@ class Planner {
                      value(step.outputs[0]).layout.shape);
   }
   /// Whether a pass of a group reads this input row by row, where it is.
-  bool reads_rows(const Step& step, std::size_t i) const;
+  bool reads_rows(const Step& step, std::size_t i, const Group& group) const;
+  /// Whether rows of this input are long enough to be read one by one. Others are contiguous.
+  bool reads_one_by_rows(const Step& step, std::size_t i) const;
+  /// Whether a pass reads one number for each row of an input. It is no stage then.
+  bool reads_numbers(const Step& step, std::size_t i) const;
+  bool is_stage_of(const Step& step, const Group& group) const {
+    return group.has_programs && is_long_pass(step, group) && is_stage(chained(step));
+  }
   /// The inputs of a step, or the copies of them that its group makes.
   std::vector<int> inputs_in_group(const Step& step) const;
   /// Adds the spreads that a group needs. Returns the length of its blocks, which short rows
   /// divide: a copy of such rows serves all blocks.
-  std::int64_t add_spreads(int number, int first, int end, State& buffer);
+  std::int64_t add_spreads(int number, int first, const Group& group, State& buffer);
+  /// Adds the instructions that copy spreads of a value.
+  void copy_spreads(int v, std::int64_t block);
 
   /// A part of a group: the passes of one program, or a single pass.
   using GroupPart = std::vector<int>;
-  std::vector<GroupPart> parts_of(int number, int first, int end) const;
+  std::vector<GroupPart> parts_of(int number, int first, const Group& group) const;
 
   /// Plans passes that run together, block by block, or as one program over all elements. Values
   /// that only the passes of a program read are in its registers and slots. Values that only
   /// the group reads are in a buffer of one block each. Other memory is not freed between the
   /// passes, because every block needs it again.
-  void plan_group(int number, int first, int end, State& state);
+  void plan_group(int number, int first, const Group& group, State& state);
   bool is_pass(const Step& step) const { return !is_view(step) && !is_summed(step); }
   const Step& step_at(int segment, int i) const {
     return segment_of(segment).steps[static_cast<std::size_t>(i)];
   }
   /// Finds a place for the output of a pass of a group that ends at step `end`.
-  void put_in_group(const GroupPart& part, const Step& step, int number, int i, int end,
+  void put_in_group(const GroupPart& part, const Step& step, int number, int i, const Group& group,
                     State& state, State& buffer);
-  void add_part(const GroupPart& part, int number);
-  std::size_t block_bytes(int v) const {
-    return static_cast<std::size_t>(block_elements * size_of(value(v).layout.dtype));
+  void add_part(const GroupPart& part, int number, const Group& group);
+  std::size_t block_bytes(int v, const Group& group) const {
+    const Layout& layout = value(v).layout;
+    return bytes_in_block(layout.elements, size_of(layout.dtype), group.block, group.elements);
   }
+
+  /// Finds the values that may be computed in the memory of a result, because a pass that reads
+  /// them last computes this result, or another such value, in place.
+  void find_homes(int number);
+  bool may_share(int v, const Step& step, int number, int at) const;
+  /// Puts a value into the memory of its result, if there is one. `end` is that of its group.
+  bool take_home(int v, int end, ValuePlace::Kind kind);
+  void allocate(int result);
 
   /// Gives the output of a pass the memory of an input that is not read later.
   bool take_over(int output, const Step& step, int segment, int at, State& state, Inputs inputs);
@@ -225,6 +278,10 @@ class Planner {
   struct Made {
     int segment = -1, step = -1;
   };
+  struct Home {
+    int result = -1;
+    Made reader = {};  // the last one
+  };
   Plan& plan_;
   const std::vector<char>& owned_;
   const Tree& tree_;
@@ -232,7 +289,9 @@ class Planner {
   std::vector<char> copied_;      // of each spread: whether its group copies it
   std::size_t first_spread_ = 0;  // of the current group
   std::vector<int> into_;  // the value to whose memory this value is added; -1 if there is none
-  std::vector<char> added_to_;  // whether another value is added to this value's memory
-  std::vector<Made> made_;      // the step that computes each value
+  std::vector<char> added_to_;            // whether another value is added to this value's memory
+  std::vector<Made> made_;                // the step that computes each value
+  std::vector<Home> homes_;               // of each value
+  std::vector<char> allocated_, viewed_;  // of each value
 };
 }  // namespace reel::tracing

@@ -80,7 +80,7 @@ class Replay {
   void execute_observed(unsigned first, unsigned end, bool may_write);
   void execute_range(unsigned first, unsigned end, bool may_write);
   struct ObservedCall;
-  void execute_observed(std::span<const Instruction> together, bool may_write);
+  std::int64_t execute_observed(std::span<const Instruction> together, bool may_write);
   Body* observed_body(int value) const;
   ObservedCall inputs_of(const Instruction& instruction) const;
   void add_outputs(ObservedCall& call) const;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The events of a replay for observers.
+#include <algorithm>
+#include <chrono>
+
 #include "lib/body/access.hpp"
 #include "lib/flow/observer.hpp"
 #include "lib/trace/replay.hpp"
@@ -42,26 +45,38 @@ std::size_t variable_of(int operand) {
 
 void Replay::execute_observed(unsigned first, unsigned end, bool may_write) {
   const Instruction* const all = plan_.instructions.data();
-  for (unsigned i = first; i < end;) {
-    const unsigned headed = is_header(all[i]) ? all[i].input_count : 0;
-    execute_observed({all + i, 1 + headed}, may_write);
-    i += 1 + headed;
+  auto group = plan_.group_times.begin() + std::count_if(all, all + first, is_header);
+  for (unsigned i = first; i < end; ++i) {
+    if (!is_header(all[i])) {
+      execute_observed({all + i, 1}, may_write);
+      continue;
+    }
+    const unsigned last = i + all[i].input_count;
+    const std::int64_t took = execute_observed({all + i, all + last + 1}, may_write);
+    group->nanoseconds.fetch_add(took, std::memory_order_relaxed);
+    group->runs.fetch_add(1, std::memory_order_relaxed);
+    group += std::count_if(all + i, all + last + 1, is_header);
+    i = last;
   }
 }
 
-void Replay::execute_observed(std::span<const Instruction> together, bool may_write) {
+/// Nanoseconds of the instructions themselves.
+std::int64_t Replay::execute_observed(std::span<const Instruction> together, bool may_write) {
   std::vector<ObservedCall> calls;
   for (const Instruction& each : together)
     if (calls_kernel(each)) calls.push_back(inputs_of(each));
   for (const ObservedCall& each : calls)
     tell(observer_threw_, [&] { tell_begin(context_, each.call()); });
+  const auto start = std::chrono::steady_clock::now();
   execute(together, may_write);
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   for (ObservedCall& each : calls) {
     add_outputs(each);
     tell(observer_threw_, [&] { tell_end(context_, each.call()); });
     for (const Variable& variable : written_by(*each.instruction))
       tell(observer_threw_, [&] { tell_written(context_, variable); });
   }
+  return took.count();
 }
 
 /// A value of a group may never be complete in memory.
@@ -69,7 +84,9 @@ Body* Replay::observed_body(int value) const {
   if (value < 0) return nullptr;
   const ValuePlace& place = plan_.places[static_cast<std::size_t>(value)];
   using Kind = ValuePlace::Kind;
-  return place.kind == Kind::block || place.kind == Kind::stage ? nullptr : slot(value);
+  const bool in_group =
+      place.kind == Kind::block || place.kind == Kind::result || place.kind == Kind::stage;
+  return in_group ? nullptr : slot(value);
 }
 Replay::ObservedCall Replay::inputs_of(const Instruction& instruction) const {
   ObservedCall call{&instruction};

@@ -29,7 +29,8 @@ class PlanCheck {
   }
 
   std::string fault() {
-    State start{std::vector<char>(plan_.places.size()), {}, {}, {}};
+    const std::vector<int> none(plan_.places.size(), -1);
+    State start{std::vector<char>(none.size()), {}, {}, {}, none, none};
     for (std::size_t i = 0; i < same_.size(); ++i)
       start.holds[i] = value(static_cast<int>(i)).kind != Value::Kind::computed;
     check(0, std::move(start));
@@ -45,7 +46,8 @@ class PlanCheck {
   struct State {
     std::vector<char> holds;  // whether a root has its elements
     std::vector<Piece> frame, blocks;
-    std::vector<int> stages;  // what the stages of the newest program hold
+    std::vector<int> stages;            // what the stages of the newest program hold
+    std::vector<int> results, holders;  // in whose memory a value is, and who is in that memory; -1
   };
 
   const Value& value(int i) const { return plan_.tree.values[static_cast<std::size_t>(i)]; }
@@ -64,6 +66,10 @@ class PlanCheck {
     const ValuePlace& place = plan_.places[static_cast<std::size_t>(i)];
     const bool in_blocks = place.kind == ValuePlace::Kind::block;
     if (place.kind == ValuePlace::Kind::stage) state.stages.push_back(i);
+    const int result = state.results[static_cast<std::size_t>(i)];
+    int& holder = state.holders[static_cast<std::size_t>(result < 0 ? i : result)];
+    if (holder >= 0 && holder != i) at(state, holder) = false;
+    holder = i;
     if (!in_blocks && place.kind != ValuePlace::Kind::scratch) return;
     std::vector<Piece>& pieces = in_blocks ? state.blocks : state.frame;
     const std::size_t bytes = bytes_of(i, in_blocks), end = place.offset + bytes;
@@ -76,16 +82,13 @@ class PlanCheck {
     if (bytes) pieces.push_back({place.offset, end, i});
   }
   std::size_t bytes_of(int i, bool in_blocks) const {
-    std::int64_t elements = block_elements;
-    int size = 0;
     if (is_spread(i)) {
-      size = plan_.spreads[static_cast<std::size_t>(i) - same_.size()].size;
-    } else {
-      const Layout& layout = value(i).layout;
-      size = size_of(layout.dtype);
-      elements = in_blocks ? std::min(elements, layout.elements) : layout.elements;
+      const int size = plan_.spreads[static_cast<std::size_t>(i) - same_.size()].size;
+      return bytes_in_block(elements_, size, block_, elements_);
     }
-    return static_cast<std::size_t>(elements * size);
+    const Layout& layout = value(i).layout;
+    return in_blocks ? bytes_in_block(layout.elements, size_of(layout.dtype), block_, elements_)
+                     : static_cast<std::size_t>(layout.bytes());
   }
   void read(State& state, int i) {
     if (i >= 0 && !at(state, root(i))) fail(i, "is read where no instruction has made it");
@@ -102,6 +105,8 @@ class PlanCheck {
     const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
     switch (instruction.kind) {
       case Instruction::Kind::blocks:
+        block_ = instruction.block;
+        elements_ = instruction.elements;
         for (const Piece& piece : std::exchange(state.blocks, {})) at(state, piece.value) = false;
         return;
       case Instruction::Kind::stages:
@@ -110,6 +115,10 @@ class PlanCheck {
       case Instruction::Kind::allocate:
         return;
       case Instruction::Kind::view:  // of memory that an instruction before it may have allocated
+        if (value(values[0]).kind == Value::Kind::computed) {
+          state.results[static_cast<std::size_t>(values[0])] = value(values[0]).number;
+          return;
+        }
         if (plan_.places[static_cast<std::size_t>(root(values[0]))].kind != ValuePlace::Kind::fresh)
           read(state, values[0]);
         return;
@@ -166,6 +175,7 @@ class PlanCheck {
   std::vector<int> same_;      // the value that an instruction makes in the place of each value
   std::vector<int> added_to_;  // to which an instruction adds each value; -1 if to none
   const Instruction* now_ = nullptr;
+  std::int64_t block_ = 0, elements_ = 1;  // of a block of the newest group, and of all
   std::string fault_;
 };
 }  // namespace

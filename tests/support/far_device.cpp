@@ -295,7 +295,7 @@ class FarBackend : public Backend {
     const auto kernel = call.op.on(kind).of<FarQueue>(call.part);
     kernel(call.kernel.on(FarQueue{&far, &call}));
   }
-  Pass pass_of(const Op&, Part, DType) const override { return {}; }
+  Pass pass_of(const Op&, Part, DType, DType) const override { return {}; }
   void execute(const PlannedGraph& graph) override { execute_kernels(graph); }
   void fill(Body& to, double number) override {
     FarDevice& far = device(to.device_index);
@@ -338,7 +338,7 @@ class FarBackend : public Backend {
       if (op->on_cpu().has(Part::gradients))
         op->on(kind).set<FarQueue>(Part::gradients, far_kernel);
       for (const Part part : {Part::gradient_0, Part::gradient_1})
-        if (backend_of(Device::Kind::cpu)->pass_of(*op, part, DType::float32))
+        if (backend_of(Device::Kind::cpu)->pass_of(*op, part, DType::float32, DType::float32))
           op->on(kind).set<FarQueue>(part, far_kernel);
     }
   }

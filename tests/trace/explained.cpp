@@ -92,6 +92,22 @@ TEST_CASE("explain counts replays and checks, and says what single constants are
   CHECK(text.find("    float32() 2.5 in multiply at ") != text.npos);
 }
 
+TEST_CASE("explain says what groups took in replays under a profile", "[cpu]") {
+  const auto traced = trace([](Tensor x) {
+    lines[0] = __LINE__ + 1;
+    const Tensor y = tanh(x * 2.5) + x;
+    return repeat(3, y, [](Tensor z, Tensor) { return sin(z) * z; });
+  });
+  for (int i = 0; i < 9; ++i) traced(ones({5000}));
+  CHECK(traced.explain().find("group") == std::string::npos);
+  profile([&] { traced(ones({5000})), traced(ones({5000})); });
+  const std::string text = traced.explain();
+  INFO(text);
+  CHECK(text.find(" ms in 2 watched replays: multiply at " + here(0) + ", tanh at " + here(0) +
+                  ", add at " + here(0) + "\n") != text.npos);
+  CHECK(text.find(" ms in 6 watched replays: sin at ") != text.npos);
+}
+
 TEST_CASE("explain names the first op that reads a constant") {
   const Tensor twice = full({2}, 2.0f), back = full({3}, 3.0f);
   const auto traced = trace([&](Tensor x) {

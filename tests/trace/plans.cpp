@@ -90,7 +90,7 @@ TEST_CASE("values that are dead give their memory to others", "[cpu]") {
       "multiply/2!, add!, allocate, kernel sum!; 896");
   // A pass does not take over memory of another dtype or length.
   check([](const List& v) { return List{sum(cast(sigmoid(v[0]), DType::float64) * 2.0)}; },
-        "sigmoid!, kernel cast!, multiply/2!, allocate, kernel sum!; 1280");
+        "sigmoid!, cast!, multiply/2!, allocate, kernel sum!; 1280");
   check([](const List& v) { return List{sum(where(v[0] * 2.0f > 3.0f, v[0], 0.0f))}; },
         "multiply/2!, greater/2!, where/4!, allocate, kernel sum!; 576");
   check(

@@ -145,7 +145,7 @@ TEST_CASE("what can fail runs before the updates that it does not need", "[cpu]"
         sgd_update(u, v[0], cast(sum(w), DType::float64));
         return List{};
       },
-      "update assign_add, kernel sum, kernel cast, kernel cast, update sgd_update!; 128");
+      "update assign_add, kernel sum, cast/1, kernel cast, update sgd_update!; 128");
   // User code stays where it is, and so does what is before it.
   check(
       [&](const List& v) {
@@ -322,6 +322,20 @@ TEST_CASE("a plan that overwrites what is read later is refused") {
   REQUIRE(places.size() >= 3);
   places[1]->offset = places[0]->offset;  // b takes the memory of a
   CHECK(fault_of(plan).find("matmul: %") == 0);
+}
+
+TEST_CASE("a plan that reads a value where its result has taken the memory is refused", "[cpu]") {
+  tracing::Tree tree;
+  add_way(tree, [](const List& v) { return List{exp(tanh(sigmoid(v[0])))}; }, {line(8192)});
+  tracing::Plan plan(tree);
+  CHECK(fault_of(plan) == "");
+  const auto reads = [&](std::string_view name) -> int& {
+    for (const Instruction& each : plan.instructions)
+      if (each.op && each.op->name == name) return plan.operands[each.first];
+    throw Error("no such op");
+  };
+  reads("exp") = reads("tanh");
+  CHECK(fault_of(plan).find("exp: %") == 0);
 }
 
 TEST_CASE("a plan keeps four frames for its calls, and none once there is a newer plan") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random groups of pointwise ops have the same bits, eager and replayed.
+// Random groups of pointwise ops and reductions of rows have the same bits, eager and replayed.
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -13,16 +13,17 @@
 
 namespace reel::tests {
 namespace {
-/// A function of pointwise ops. It is made from its number again in each run. Its values have one
-/// shape, or broadcast to it. Some programs also write a Variable.
+/// A function of pointwise ops and reductions of the last axis. It is made from its number again in
+/// each run. Its values have one shape, or broadcast to it. Some programs also write a Variable.
 class Group {
  public:
   explicit Group(unsigned number) : number_(number) {
     std::mt19937 draw(number);
-    constexpr std::int64_t rows[] = {1, 2, 3, 5, 7, 64, 65},
-                           columns[] = {1, 8, 17, 31, 64, 100, 129, 700, 1024, 2050};
-    rows_ = rows[draw() % 7];
-    columns_ = columns[draw() % 10];
+    constexpr std::int64_t rows[] = {1, 2, 3, 5, 7, 64, 65, 1000},
+                           columns[] = {1, 8, 17, 31, 64, 100, 129, 700, 1024, 2050, 8200, 40000};
+    rows_ = rows[draw() % std::size(rows)];
+    columns_ = columns[draw() % std::size(columns)];
+    if (rows_ * columns_ > 200'000) rows_ = 1 + rows_ % 4;
     length_ = 2 + static_cast<int>(draw() % 30);
     variable_.emplace_back("v", random::normal({rows_, columns_}));
   }
@@ -69,7 +70,7 @@ class Group {
   static Tensor numeric(std::mt19937& draw, const std::vector<Tensor>& pool) {
     const Tensor a = any(draw, pool), b = any(draw, pool);
     const float number = static_cast<float>(draw() % 100) / 16 - 3;
-    switch (draw() % 22) {
+    switch (draw() % 25) {
       case 0:
         return a + b;
       case 1:
@@ -112,13 +113,19 @@ class Group {
         return clip(a, -2.0f, number + 3.0f);
       case 20:
         return log1p(abs(a));
+      case 21:
+        return mean(tame(a), -1, keepdims);
+      case 22:
+        return max(a, -1, keepdims);
+      case 23:
+        return tame(sum(tame(a), -1, keepdims) / 64.0f);
       default:
         return a;
     }
   }
   static Tensor other(std::mt19937& draw, const std::vector<Tensor>& pool) {
     const Tensor a = any(draw, pool), b = any(draw, pool);
-    switch (draw() % 7) {
+    switch (draw() % 8) {
       case 0:
         return cast(a > b, DType::float32);
       case 1:
@@ -131,6 +138,8 @@ class Group {
         return cast(cast(a, DType::bfloat16) * 0.5f, DType::float32);
       case 5:
         return floor(a) + sign(b);
+      case 6:
+        return cast(argmax(a, -1, keepdims), DType::float32) * 0.01f;
       default:
         return cast(a, DType::float16) + cast(b, DType::float16);
     }
@@ -177,7 +186,7 @@ void check_group(unsigned number) {
 }
 }  // namespace
 
-TEST_CASE("random groups of pointwise ops have the bits of eager calls", "[cpu]") {
+TEST_CASE("random groups of pointwise ops and reductions have the bits of eager calls", "[cpu]") {
   const unsigned groups = sanitized ? 50 : std::getenv("REEL_TEST_LONG") ? 10'000 : 400;
   for (unsigned number = 0; number < groups; ++number) check_group(number);
 }
