@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Functions, eager and traced, and by hand where the work is small enough to write: lower quartiles
-// of the time of a call, their ratio, and after how many calls the trace has paid for its capture.
+// of the time of a call, their ratio, the time of the first traced call in ms, and the number of
+// calls after which a trace, with its capture and all its checks, has taken less time than eager
+// calls.
 //
 //     eager_vs_traced [PART OF A NAME]
 #include <fmt/format.h>
@@ -24,25 +26,31 @@ double seconds() {
 /// Prints a line. `by_hand` is the limit, if it is not empty.
 void row(const std::string& name, const detail::Function<void()>& eager,
          const detail::Function<void()>& traced, const detail::Function<void()>& by_hand = {}) {
-  const double start = seconds();
-  for (int i = 0; i < 4; ++i) traced();  // captures, and the first checks
-  const double first_calls = seconds() - start;
+  std::vector<double> spent{0};  // by the first calls, in seconds: captures and most checks
+  for (const double start = seconds(); spent.size() <= 160 && spent.back() < 2;) {
+    traced();
+    spent.push_back(seconds() - start);
+  }
   std::vector<bench::Candidate> sides{{"eager", [&] { eager(); }}, {"traced", [&] { traced(); }}};
   if (by_hand) sides.push_back({"hand", [&] { by_hand(); }});
   const bench::Comparison found =
       bench::compare(sides, {.batches = 31, .batch_seconds = 0.004, .warm_up_seconds = 0.03});
   const double eager_time = found.timings[0].nanoseconds.lower,
                traced_time = found.timings[1].nanoseconds.lower, ratio = traced_time / eager_time;
-  const double saved = eager_time - traced_time;
-  const std::string paid =
-      saved > 0 ? fmt::format("{:.0f}", (first_calls * 1e9 - 4 * eager_time) / saved) : "never";
+  double paid = static_cast<double>(spent.size() - 1);
+  if (const double ahead = spent.back() * 1e9 - paid * eager_time; ahead > 0)
+    paid = ratio < 1 ? paid + ahead / (eager_time - traced_time) : 0;
+  else
+    while (paid > 1 && spent[static_cast<std::size_t>(paid) - 1] * 1e9 <= (paid - 1) * eager_time)
+      --paid;
   const std::string limit =
       by_hand ? fmt::format("{:9.2f} {:6.2f}", found.timings[2].nanoseconds.lower / 1e3,
                             traced_time / found.timings[2].nanoseconds.lower)
               : "";
   slower += ratio > 1.02;
-  fmt::print("{:44} {:10.2f} {:10.2f} {:6.2f}{} {:>8} {}\n", name, eager_time / 1e3,
-             traced_time / 1e3, ratio, ratio > 1.02 ? "!" : " ", paid, limit);
+  fmt::print("{:44} {:10.2f} {:10.2f} {:6.2f}{} {:8.2f} {:>8} {}\n", name, eager_time / 1e3,
+             traced_time / 1e3, ratio, ratio > 1.02 ? "!" : " ", spent[1] * 1e3,
+             paid > 0 ? fmt::format("{:.0f}", paid) : "never", limit);
   std::fflush(stdout);
 }
 
@@ -186,6 +194,46 @@ struct Perceptron {
   Tensor operator()(const Tensor& x) const { return third(relu(second(relu(first(x))))); }
   REEL_FIELDS(first, second, third)
 };
+/// Characters by a loop over an LSTM cell.
+struct CharRnn {
+  nn::Embedding embed;
+  nn::LSTMCell cell;
+  nn::Linear head;
+  CharRnn(int words, int hidden)
+      : embed(words, hidden), cell(hidden, hidden), head(hidden, words) {}
+  REEL_FIELDS(embed, cell, head)
+};
+struct CharRnnStep {
+  CharRnn model{64, 128};
+  Tensor words = cast(random::uniform({33, 16}, {.low = 0, .high = 64}), DType::int64);
+  std::vector<Variable> variables = parameters(model);
+  std::vector<Tensor> operator()() const {
+    GradientTape tape;
+    nn::LSTMState state = model.cell.initial_state(16);
+    std::vector<Tensor> outputs;
+    for (std::int64_t t = 0; t < 32; ++t) {
+      state = model.cell(model.embed(words(t)), state);
+      outputs.push_back(state.h);
+    }
+    const Tensor labels = words(range(1, {})).reshape({32 * 16});
+    return tape.gradient(nn::cross_entropy(model.head(concat(outputs)), labels), variables);
+  }
+};
+/// A balanced tree.
+struct TreeLstmStep {
+  nn::TreeLSTMCell cell{128, 128};
+  Tensor words = normal({16, 128});
+  std::vector<Variable> variables = parameters(cell);
+  nn::LSTMState state(std::int64_t first, std::int64_t end) const {
+    if (end - first == 1) return cell.leaf(words(range(first, end)));
+    const std::int64_t middle = (first + end) / 2;
+    return cell(state(first, middle), state(middle, end));
+  }
+  std::vector<Tensor> operator()() const {
+    GradientTape tape;
+    return tape.gradient(sum(state(0, 16).h), variables);
+  }
+};
 template <class Optimizer>
 struct PerceptronStep {
   PerceptronStep(int batch, int in, int hidden) : model(in, hidden, 10) {
@@ -241,7 +289,7 @@ void broadcasts() {
   }
 }
 void norms() {
-  for (const auto [rows, columns] : {std::pair{8, 64}, {64, 512}, {1'024, 1'024}}) {
+  for (const auto& [rows, columns] : {std::pair{8, 64}, {64, 512}, {1'024, 1'024}}) {
     const Tensor x = normal({rows, columns}), gain = normal({columns}), bias = normal({columns});
     const std::string size = fmt::format("{}x{}", rows, columns);
     compare("layer norm by hand, " + size, layer_norm_of_ops, x, gain, bias);
@@ -253,7 +301,7 @@ void norms() {
   }
 }
 void cells() {
-  for (const auto [batch, hidden] : {std::pair{10, 10}, {32, 128}, {32, 512}}) {
+  for (const auto& [batch, hidden] : {std::pair{10, 10}, {32, 128}, {32, 512}}) {
     const Tensor x = normal({batch, hidden}), h = normal({batch, hidden}),
                  c = normal({batch, hidden}), weight = normal({2 * hidden, 4 * hidden}) * 0.1f,
                  bias = normal({4 * hidden}), sums = normal({batch, 4 * hidden});
@@ -311,6 +359,8 @@ void models() {
         return tape.gradient(sum(tree_sum(leaves, w, 0, 16)), w);
       },
       normal({16, 32}), normal({64, 32}) * 0.2f);
+  compare_steps("nn::TreeLSTMCell, 16 leaves, 128, gradients", TreeLstmStep(), TreeLstmStep());
+  compare_steps("char-RNN, 32 steps of 16x128, gradients", CharRnnStep(), CharRnnStep());
   const nn::TransformerEncoderLayer layer(64, 4);
   compare(
       "Transformer layer, 2x16x64", [layer](const Tensor& in) { return layer(in); },
@@ -330,8 +380,8 @@ int main(int count, char** arguments) {
   if (count > 1) wanted = arguments[1];
   set_num_threads(1);
   seed(1);
-  fmt::print("{:44} {:>10} {:>10} {:>7} {:>8} {:>9} {:>6}\n", "us a call", "eager", "traced",
-             "ratio", "paid", "by hand", "ratio");
+  fmt::print("{:44} {:>10} {:>10} {:>7} {:>8} {:>8} {:>9} {:>6}\n", "us a call", "eager", "traced",
+             "ratio", "first ms", "paid", "by hand", "ratio");
   chains();
   single_ops();
   broadcasts();
