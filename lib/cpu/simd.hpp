@@ -26,6 +26,43 @@ REEL_FUSED(fnma, double, _mm512_fnmadd_pd)
 }  // namespace xsimd::kernel
 #endif
 
+#ifdef __aarch64__
+// Of these, xsimd 8 takes the code of 32-bit ARM: quotients and roots of float32 come from
+// estimates there, and nothing rounds in one instruction.
+namespace xsimd::kernel {
+#define REEL_ONE_INSTRUCTION(name, type, intrinsic, from)                                       \
+  template <>                                                                                   \
+  inline batch<type, neon64> name(batch<type, neon64> const& x, requires_arch<from>) noexcept { \
+    return intrinsic(x);                                                                        \
+  }
+REEL_ONE_INSTRUCTION(sqrt, float, vsqrtq_f32, neon)
+REEL_ONE_INSTRUCTION(floor, float, vrndmq_f32, generic)
+REEL_ONE_INSTRUCTION(floor, double, vrndmq_f64, generic)
+REEL_ONE_INSTRUCTION(ceil, float, vrndpq_f32, generic)
+REEL_ONE_INSTRUCTION(ceil, double, vrndpq_f64, generic)
+REEL_ONE_INSTRUCTION(trunc, float, vrndq_f32, generic)
+REEL_ONE_INSTRUCTION(trunc, double, vrndq_f64, generic)
+REEL_ONE_INSTRUCTION(nearbyint, float, vrndnq_f32, generic)
+REEL_ONE_INSTRUCTION(nearbyint, double, vrndnq_f64, generic)
+#undef REEL_ONE_INSTRUCTION
+template <>
+inline batch<float, neon64> div(batch<float, neon64> const& x, batch<float, neon64> const& y,
+                                requires_arch<neon>) noexcept {
+  return vdivq_f32(x, y);
+}
+template <>
+inline batch<float, neon64> fnma(batch<float, neon64> const& x, batch<float, neon64> const& y,
+                                 batch<float, neon64> const& z, requires_arch<generic>) noexcept {
+  return vfmsq_f32(z, x, y);
+}
+template <>
+inline batch<double, neon64> fnma(batch<double, neon64> const& x, batch<double, neon64> const& y,
+                                  batch<double, neon64> const& z, requires_arch<generic>) noexcept {
+  return vfmsq_f64(z, x, y);
+}
+}  // namespace xsimd::kernel
+#endif
+
 // Iterations are independent, although input and output may be the same memory.
 #ifdef __clang__
 #define REEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
