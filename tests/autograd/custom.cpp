@@ -21,6 +21,8 @@ struct Times {
     return std::pair(x * factor, [f = factor](Tensor up) { return up * f; });
   }
 };
+template <class Factor>
+Times(Factor) -> Times<Factor>;
 }  // namespace
 
 TEST_CASE("a custom gradient leaves a record where a tape follows an argument, and nowhere else") {

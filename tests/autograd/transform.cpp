@@ -413,11 +413,8 @@ TEST_CASE("custom_gradient takes lists, and gives gradients of captured Variable
   const auto few =
       custom_gradient([](Tensor x) { return std::pair(x, [](Tensor up) { return up; }); }, {w});
   CHECK_THROWS_AS(tape.gradient(few(a), a), TapeError);  // none for the Variable
-  check_refused<Error>(
-      [&] {
-        custom_gradient([](Tensors) { return std::pair(Tensors(), [](Tensors u) { return u; }); })(
-            {a});
-      },
-      "value: expected at least one tensor");
+  const auto none =
+      custom_gradient([](Tensors) { return std::pair(Tensors(), [](Tensors u) { return u; }); });
+  check_refused<Error>([&] { none({a}); }, "value: expected at least one tensor");
 }
 }  // namespace reel::tests

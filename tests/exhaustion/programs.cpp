@@ -278,7 +278,7 @@ struct Traces : Program {
       return loss;
     });
     for (int i = 0; i < 4; ++i) results.add(step(i == 3 ? -x : x, 0.1));
-    const auto both = trace([this](const Pair& given) {
+    const auto both = trace([](const Pair& given) {
       return Pair{given.sum + given.product, transpose(given.product) * tensor(2.0f), 3};
     });
     Pair pair{x, x, 0};

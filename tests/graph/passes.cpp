@@ -17,7 +17,7 @@ namespace reel::tests {
 namespace {
 /// Compares a graph, and what the passes make of it, with the file of this name. The order in which
 /// operands are evaluated is that of g++.
-void check_golden(const std::string& name, const Graph& graph) {
+void check_golden([[maybe_unused]] const std::string& name, const Graph& graph) {
   const Graph planned = graph.planned();
   planned.verify();
   CHECK(to_string(planned.planned()) == to_string(planned));

@@ -98,9 +98,9 @@ TEST_CASE("extremes along an axis of length 0 are refused, also where the result
         const bool one_axis = axes.is_every() || axes.count() == 1;
         for (const Extreme f : {Extreme(max), Extreme(min), Extreme(argmax)}) {
           if (f == Extreme(argmax) && !one_axis) continue;
-          const auto traced =
-              trace<Tensor(Tensor)>([&](const Tensor& t) { return f(t, axes, keep); });
-          const auto recorded = [&] {
+          const auto traced = trace<Tensor(Tensor)>(
+              [&, &axes = axes](const Tensor& t) { return f(t, axes, keep); });
+          const auto recorded = [&, &axes = axes] {
             GradientTape tape;
             if (is_floating(dtype)) tape.watch(x);
             return f(x, axes, keep);

@@ -15,7 +15,7 @@ TEST_CASE("free ranges give the least that fits, and join again") {
     std::size_t offset, bytes;
   };
   std::vector<Taken> taken;
-  std::size_t most = 0, used = 0;
+  std::size_t most = 0;
   for (int i = 0; i < 5'000; ++i) {
     if (taken.size() < 12 && random() % 2) {
       const std::size_t bytes = 64 * (1 + random() % 9);
@@ -31,12 +31,10 @@ TEST_CASE("free ranges give the least that fits, and join again") {
       const std::size_t offset = ranges.take(bytes);
       CHECK(offset == (fits ? best : most));
       if (!fits) most += bytes;
-      used += bytes;
       taken.push_back({offset, bytes});
     } else if (!taken.empty()) {
       const std::size_t k = random() % taken.size();
       ranges.give(taken[k].offset, taken[k].bytes);
-      used -= taken[k].bytes;
       taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(k));
     }
     CHECK(ranges.end() == most);

@@ -128,6 +128,8 @@ struct Calls final : Reader<T> {
 /// The length of the first axis. Throws ShapeError unless all Tensors of `arrays` have it.
 REEL_API std::int64_t common_length(const std::vector<Tensor>& arrays, Caller caller);
 REEL_API Tensor row_of(const Tensor& array, std::int64_t i);
+template <class T>
+T& element_of(const Reader<T>& its);  // its type alone is used
 }  // namespace detail
 
 /// The numbers begin to end - 1, as std::int64_t.
@@ -179,8 +181,7 @@ requires detail::Grouped<T> Pipeline<T> rows(T arrays, Caller caller = Caller::h
 template <class Open>
 auto stream(std::string name, Open open, Caller caller = Caller::here()) {
   using Opened = std::invoke_result_t<const Open&, Place>;
-  using T = std::remove_reference_t<decltype(
-      []<class E>(const Reader<E>&) -> E& { throw 0; }(*std::declval<Opened>()))>;
+  using T = std::remove_reference_t<decltype(detail::element_of(*std::declval<Opened>()))>;
   return Pipeline<T>(make_shared_of<detail::ReaderStage<T, Open>>(
       std::move(open), detail::notes(std::move(name), caller)));
 }
