@@ -294,7 +294,7 @@ TEST_CASE("a gradient that throws amid deferred products leaves nothing behind")
   CHECK(memory_statistics().live_bytes == before.live_bytes);
 }
 
-TEST_CASE("a user's kernel computes each sum of a gradient, the second one too", "[cpu]") {
+TEST_CASE("a user's kernel computes each sum of a gradient, the second one too", "[cpu][fork]") {
   if (tests::sanitized) SKIP("a sanitizer does not follow a fork of several threads");
   const Tensor x = ones({3, 4}), b = zeros({4});
   // In a child process, because a kernel is replaced for the rest of the program.

@@ -317,7 +317,8 @@ TEST_CASE("a gradient reads each of many inputs and outputs") {
   }
 }
 
-TEST_CASE("a user's kernel of slice makes the parts of a split, and what indices name", "[cpu]") {
+TEST_CASE("a user's kernel of slice makes the parts of a split, and what indices name",
+          "[cpu][fork]") {
   // the kernel, which ignores the arguments of slice, ends with the child
   const pid_t child = fork();
   if (child == 0) {

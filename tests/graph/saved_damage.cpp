@@ -439,7 +439,7 @@ TEST_CASE("every cut of a graph's file is an error", "[cpu][graph]") {
     }
 }
 
-TEST_CASE("a small file takes little memory, whatever it claims", "[cpu][graph]") {
+TEST_CASE("a small file takes little memory, whatever it claims", "[cpu][graph][fork]") {
   const Folder folder;
   const std::string path = folder.file("x.safetensors");
   auto g = trace([](Tensor x) { return named(random::normal({4096}) + x, "out"); });
@@ -467,7 +467,8 @@ TEST_CASE("a small file takes little memory, whatever it claims", "[cpu][graph]"
   CHECK(peak < 8 * mebibyte);
 }
 
-TEST_CASE("a hostile graph takes at most 48 times the memory of its file, and 8 MiB", "[cpu]") {
+TEST_CASE("a hostile graph takes at most 48 times the memory of its file, and 8 MiB",
+          "[cpu][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const Folder folder;
   const std::string path = folder.file("x.safetensors");

@@ -163,7 +163,7 @@ TEST_CASE("a folder that cannot be synced is no failure, a file that cannot is o
 }
 
 TEST_CASE("a writer that is killed at any system call leaves the old file or the new one",
-          "[cpu]") {
+          "[cpu][fork]") {
   int killed = 0;
   const Tensor x = arange(0.0f, 100.0f);
   const std::string wanted = bytes_of(x);
@@ -196,7 +196,7 @@ TEST_CASE("a writer that is killed at any system call leaves the old file or the
   CHECK(killed > 60);
 }
 
-TEST_CASE("a writer that is killed at a random moment leaves a whole file", "[cpu]") {
+TEST_CASE("a writer that is killed at a random moment leaves a whole file", "[cpu][fork]") {
   const Folder folder;
   const std::string path = folder.file("x.npy");
   std::mt19937 random(7);
@@ -253,7 +253,7 @@ TEST_CASE("readers beside writers of one path never see a torn file", "[threads]
 }
 
 TEST_CASE("processes that save to one path get in each other's way as little as threads do",
-          "[cpu]") {
+          "[cpu][fork]") {
   const Folder folder;
   const std::string path = folder.file("x.npy");
   std::vector<pid_t> children;
@@ -297,7 +297,7 @@ TEST_CASE("a saved file has the permissions that a user expects") {
 }
 
 TEST_CASE("a saved file keeps its owner, and one that may not be written is not replaced",
-          "[cpu]") {
+          "[cpu][fork]") {
   if (geteuid() != 0) SKIP("another owner takes the rights of root");
   const Folder folder;
   REQUIRE(chmod(folder.path.c_str(), 0777) == 0);

@@ -107,7 +107,7 @@ void save_marked(const io::Checkpoints& checkpoints, std::int64_t step) {
 }
 }  // namespace
 
-TEST_CASE("a run that is killed again and again has the same losses, bit by bit", "[cpu]") {
+TEST_CASE("a run that is killed again and again has the same losses, bit by bit", "[cpu][fork]") {
   const Folder whole, killed;
   std::map<std::int64_t, float> wanted;
   train(whole.path, [&](std::int64_t step, float loss) { wanted[step] = loss; });
@@ -153,7 +153,7 @@ TEST_CASE("a run that is killed again and again has the same losses, bit by bit"
   CHECK(kills > 3);
 }
 
-TEST_CASE("a process that is killed while it saves leaves whole checkpoints", "[cpu]") {
+TEST_CASE("a process that is killed while it saves leaves whole checkpoints", "[cpu][fork]") {
   const Folder folder;
   const io::Checkpoints checkpoints(folder.path, {.keep = 3});
   save_marked(checkpoints, 1);
@@ -186,7 +186,7 @@ TEST_CASE("a process that is killed while it saves leaves whole checkpoints", "[
 }
 
 TEST_CASE("a process that is killed at any system call of a save leaves whole checkpoints",
-          "[cpu]") {
+          "[cpu][fork]") {
   int killed = 0;
   for (const bool after : {false, true})
     for (int k = 0;; ++k) {

@@ -11,7 +11,7 @@
 #include "support/peak.hpp"
 
 namespace reel::tests {
-TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[cpu]") {
+TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[cpu][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const Folder folder;
   constexpr std::int64_t side = 1600;  // 10 MiB of float32
@@ -41,7 +41,8 @@ TEST_CASE("loading takes at most twice the memory of the tensors, and 8 MiB", "[
   check("x.pt", 2 * one, [](const std::string& path) { io::load_torch(path); });
 }
 
-TEST_CASE("a hostile pickle takes at most 48 times the memory of its file, and 8 MiB", "[cpu]") {
+TEST_CASE("a hostile pickle takes at most 48 times the memory of its file, and 8 MiB",
+          "[cpu][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const Pickled file;
   constexpr std::int64_t bytes = 3 << 20;

@@ -411,7 +411,7 @@ TEST_CASE("a cut file is readable up to the cut", "[board]") {
   CHECK(before == 1);
 }
 
-TEST_CASE("a killed process loses only what was not written", "[board]") {
+TEST_CASE("a killed process loses only what was not written", "[board][fork]") {
   Folder folder;
   const pid_t child = fork();
   if (child == 0) {
@@ -425,7 +425,7 @@ TEST_CASE("a killed process loses only what was not written", "[board]") {
   CHECK(events_of(folder).size() == 1);
 }
 
-TEST_CASE("the child of a fork writes nothing with the writer of its parent", "[board]") {
+TEST_CASE("the child of a fork writes nothing with the writer of its parent", "[board][fork]") {
   Folder folder;
   {
     SummaryWriter board(folder.path, late);

@@ -141,14 +141,14 @@ void check_scatter(const InstructionSet& set, const char* op, std::int64_t updat
 }
 }  // namespace
 
-TEST_CASE("products of a long k are as exact as blocks make them", "[products]") {
+TEST_CASE("products of a long k are as exact as blocks make them", "[products][slow]") {
   for (const bool positive : {true, false}) {
     check_products<float>(positive);
     check_products<double>(positive);
   }
 }
 
-TEST_CASE("many updates of one place are rounded once") {
+TEST_CASE("many updates of one place are rounded once", "[slow]") {
   for_each_set([](const InstructionSet& set) {
     for (const char* op : {"scatter", "scatter_elements"})
       for (const std::int64_t width : {1, 5, 67})
@@ -190,7 +190,7 @@ TEST_CASE("tens of updates of a place are rounded once, among few places and amo
       }
 }
 
-TEST_CASE("gradients that sum over many rows are as exact") {
+TEST_CASE("gradients that sum over many rows are as exact", "[slow]") {
   const std::int64_t rows = 65'536, n = 24;
   const std::vector<float> values = drawn<float>(rows * n, 3, true);
   const Tensor x = from_span(values, {rows, n});
@@ -246,7 +246,7 @@ TEST_CASE("gradients that sum over many rows are as exact") {
   }
 }
 
-TEST_CASE("biases of recurrent ops have gradients of many rows as exact as float64") {
+TEST_CASE("biases of recurrent ops have gradients of many rows as exact as float64", "[slow]") {
   const std::int64_t rows = 65'536, in = 2, hidden = 3;
   const Tensor x = from_span(drawn<float>(rows * in, 6, true), {1, rows, in});
   const auto of_bias = [&](DType dtype, bool gru_cell) {

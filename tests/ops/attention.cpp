@@ -378,7 +378,7 @@ TEST_CASE("attention gives the same bits for any number of threads", "[cpu]") {
   set_num_threads(before);
 }
 
-TEST_CASE("attention and its gradient take memory for queries plus keys", "[slow]") {
+TEST_CASE("attention and its gradient take memory for queries plus keys", "[slow][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const auto step = [] {
     const Tensor x = ones({1, 8'192, 16});

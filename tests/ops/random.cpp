@@ -195,7 +195,7 @@ TEST_CASE("prints its first draw", "[.first]") {
   std::printf("drew %.9g\n", static_cast<double>(random::uniform({}).item<float>()));
 }
 
-TEST_CASE("the first thread that draws has the stream of seed 0") {
+TEST_CASE("the first thread that draws has the stream of seed 0", "[fork]") {
   const GeneratorScope scope(Generator(0));
   std::array<char, 40> expected;
   const auto drawn = static_cast<double>(random::uniform({}).item<float>());

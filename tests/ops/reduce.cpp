@@ -72,7 +72,7 @@ TEST_CASE("NaN in a large view is the extreme, at its first position", "[slow]")
   CHECK(isnan(max(view)).item<bool>());
 }
 
-TEST_CASE("reductions of views and of bytes take a block of memory", "[cpu]") {
+TEST_CASE("reductions of views and of bytes take a block of memory", "[cpu][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   constexpr std::int64_t n = 1 << 24, limit = 24 * mebibyte;
   const auto check = [&](const char* name, auto f) {

@@ -200,13 +200,10 @@ TEST_CASE("a step of many Variables names the one at fault and changes none") {
         amsgrad_update(x, m, v, v, std::vector{g, g, g}, 0.1, 1);
       },
       "largest 0: expected a Variable of its own, got the same Variable as v 0");
-  const std::vector most = {Variable("most", g)};
-  check_refused<DTypeError>(
-      [&] {
-        amsgrad_update(std::vector{x[0]}, std::vector{m[0]}, std::vector{v[0]}, most,
-                       std::vector{g}, 0.1, 1.5);
-      },
-      "amsgrad_update: step: expected int32 or int64, got float32");
+  const std::vector most = {Variable("most", g)}, one = {x[0]}, means = {m[0]}, squares = {v[0]};
+  const std::vector slope = {g};
+  check_refused<DTypeError>([&] { amsgrad_update(one, means, squares, most, slope, 0.1, 1.5); },
+                            "amsgrad_update: step: expected int32 or int64, got float32");
   check_refused<Error>(
       [&] {
         rmsprop_update(x, v, std::vector{g, g, g}, -1);

@@ -305,7 +305,8 @@ TEST_CASE("memory from 4 MiB on begins at a huge page and may use such pages") {
     const Tensor x = bytes(size);
     INFO(size);
     CHECK(address(x) % huge_page == 0);
-    if (has_them) CHECK(mapping_flags(address(x)).find(" hg ") != std::string::npos);
+    const std::string flags = mapping_flags(address(x));  // QEMU does not tell them
+    if (has_them && !flags.empty()) CHECK(flags.find(" hg ") != std::string::npos);
   }
   // Smaller tensors are not aligned, as the bytes in front of them would be wasted.
   for (const std::int64_t size : {page, 2 * huge_page - huge_page / 8}) {

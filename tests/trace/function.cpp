@@ -381,7 +381,7 @@ TEST_CASE("a value is not overwritten while a part of it is read as a number") {
   }
 }
 
-TEST_CASE("a capture keeps no elements that nothing reads any more", "[cpu]") {
+TEST_CASE("a capture keeps no elements that nothing reads any more", "[cpu][fork]") {
   if (sanitized) SKIP("a sanitizer keeps memory for itself");
   const std::int64_t peak = peak_of([] {
     const auto f = [](Tensor x) {

@@ -81,7 +81,7 @@ TEST_CASE("memory is read as far as it can be, and other memory beside it") {
   CHECK(reads_around(Pages()));
 }
 
-TEST_CASE("memory is read where a sandbox forbids the call for it") {
+TEST_CASE("memory is read where a sandbox forbids the call for it", "[fork]") {
   if (sanitized) return;  // a sanitizer opens files itself
   const Pages pages;
   for (const unsigned error : {EPERM, ENOSYS})

@@ -126,7 +126,11 @@ TEST_CASE("long passes over values of one size run in blocks", "[cpu]") {
   CHECK(text.starts_with("allocate, view, view, view, blocks(259, 0), stages(121)"));
   CHECK(text.find(", stages(44)") != text.npos);
   check(
-      5'000, [](const List& v) { return List{where(v[0] > v[1], v[0] * 2.0f, v[1])}; },
+      5'000,
+      [](const List& v) {
+        const Tensor twice = v[0] * 2.0f, larger = v[0] > v[1];
+        return List{where(larger, twice, v[1])};
+      },
       "allocate, view, blocks(3, 2048), multiply/2!, greater!, where!; 0");
   check(
       5'000,

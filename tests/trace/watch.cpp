@@ -55,7 +55,8 @@ double global_rate = 1;
 const auto nothing = [](int) {};
 }  // namespace
 
-TEST_CASE("state in C++ is found at once, at the next check, or never, as the guide says") {
+TEST_CASE("state in C++ is found at once, at the next check, or never, as the guide says",
+          "[heap]") {
   if (sanitized) return;  // replays read less
   const MainHeap main_heap;
   int at_once = 0, late = 0, never = 0;
@@ -134,7 +135,7 @@ TEST_CASE("state in C++ is found at once, at the next check, or never, as the gu
   CHECK(never == 1);
 }
 
-TEST_CASE("functions without state run eagerly with a reason, and reads() mends them") {
+TEST_CASE("functions without state run eagerly with a reason, and reads() mends them", "[heap]") {
   if (sanitized) return;
   const MainHeap main_heap;
   std::string explained;
