@@ -399,13 +399,14 @@ def clang():
 def arm():
     """The tests of 64-bit ARM, compiled by clang++, and the context switch of the CUDA emulator, on QEMU."""
     need("test", "arm")
-    # Not the tests that start other programs or fork threads, which QEMU does not follow. It names no heap either.
+    # Not the tests that start other programs or fork threads, which QEMU does not follow. In its /proc, memory
+    # and threads are not those of Linux.
     programs = ["autograd", "batch", "data", "fit", "flow", "gate", "graph", "io", "kernels", "nn", "ops", "plot", "sweep",
                 "tensor", "trace"]
     if build("arm", "--cross-file=packaging/aarch64.ini", "--cross-file=packaging/aarch64-clang.ini",
              "-Dmpi=disabled", "-Dcuda=disabled", "-Dsamples=false", "-Doptimization=0",  # kernels get 1
              targets=[f"tests/test_{name}" for name in programs]):
-        tests("arm", "--timeout-multiplier", "6", "--test-args", "~[.]~[slow]~[fork]~[heap]", *programs,
+        tests("arm", "--timeout-multiplier", "6", "--test-args", "~[.]~[slow]~[fork]~[proc]", *programs,
               env={"REEL_TEST_SHORT": "1"})
     if command("the CUDA emulator's context switch is compiled for aarch64", "aarch64-linux-gnu-g++", "-std=c++20", "-O2",
                "-Wall", "-Werror", "-static", "-I.", "cuda/emulate/context.cpp", "tests/emulator/fibers.cpp", "-o",

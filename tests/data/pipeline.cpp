@@ -475,7 +475,7 @@ TEST_CASE("a source that cannot be opened is opened again", "[cpu][data]") {
   }
 }
 
-TEST_CASE("the threads of a pipeline end with it", "[cpu][data][threads]") {
+TEST_CASE("the threads of a pipeline end with it", "[cpu][data][threads][proc]") {
   const auto threads_now = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };

@@ -520,8 +520,11 @@ TEST_CASE("wrong arguments give the promised error, in the user's line") {
       INFO(message);
       CHECK(is_of(bad.kind, error));
       CHECK(first.size() <= 200);
-      const std::string line = std::to_string(bad.line);
-      CHECK(first.find("arguments.cpp:" + line + ": " + bad.head + ": expected ") == 0);
+      const auto is_at = [&](auto line) {
+        const std::string place = "arguments.cpp:" + std::to_string(line);
+        return first.find(place + ": " + bad.head + ": expected ") == 0;
+      };
+      CHECK((is_at(bad.line) || is_at(bad.line + 1)));  // clang++: the first line of a row
       CHECK(first.find(", got ") != std::string::npos);
     } catch (const std::exception& error) {
       FAIL_CHECK("foreign exception: " << error.what());

@@ -61,7 +61,7 @@ struct ByPointer {
 };
 }  // namespace
 
-TEST_CASE("a captured value that other code changes is noticed in the next call", "[heap]") {
+TEST_CASE("a captured value that other code changes is noticed in the next call", "[proc]") {
   const MainHeap main_heap;
   float rate = 1;
   check_changed(
@@ -115,7 +115,7 @@ TEST_CASE("a captured value that other code changes is noticed in the next call"
       [&] { return settings.rate; }, [&] { settings.rate += 1; });
 }
 
-TEST_CASE("a captured value behind pointers is noticed in the next call", "[heap]") {
+TEST_CASE("a captured value behind pointers is noticed in the next call", "[proc]") {
   const MainHeap main_heap;
   if (sanitized) return;  // AddressSanitizer hides the change
   const auto settings = std::make_shared<Settings>();
@@ -147,7 +147,7 @@ struct Owner {
 }  // namespace
 
 TEST_CASE("fields of the function object that other code changes are noticed in the next call",
-          "[heap]") {
+          "[proc]") {
   const MainHeap main_heap;
   const Owner owner;
   check_changed(

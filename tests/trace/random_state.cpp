@@ -247,7 +247,7 @@ int check_program(unsigned number, bool every_replay = false) {
 }  // namespace
 
 TEST_CASE("random programs with state outside agree with eager calls, or a check finds it",
-          "[cpu][heap]") {
+          "[cpu][proc]") {
   const unsigned programs = sanitized ? 50 : std::getenv("REEL_TEST_LONG") ? 10'000 : 1'000;
   const MainHeap main_heap;
   int differed = 0;

@@ -79,7 +79,7 @@ TEST_CASE("a function that reaches its own trace is replayed") {
   CHECK_THAT(owner.traced.explain(), !Catch::Contains("eagerly"));
 }
 
-TEST_CASE("a number beside one that changes does not make calls run eagerly", "[heap]") {
+TEST_CASE("a number beside one that changes does not make calls run eagerly", "[proc]") {
   struct Pair {
     std::int32_t kept = 2, counter = 0;
   };

@@ -385,7 +385,7 @@ TEST_CASE("a trace takes as many tensors and Variables as memory holds", "[cpu]"
   CHECK(total(parts).item<float>() == 2 * expected);
 }
 
-TEST_CASE("a function that can only be moved is traced, and its state is watched", "[heap]") {
+TEST_CASE("a function that can only be moved is traced, and its state is watched", "[proc]") {
   const MainHeap main_heap;
   auto owned = std::make_unique<float>(2.0f);
   float* const scale = owned.get();

@@ -56,7 +56,7 @@ const auto nothing = [](int) {};
 }  // namespace
 
 TEST_CASE("state in C++ is found at once, at the next check, or never, as the guide says",
-          "[heap]") {
+          "[proc]") {
   if (sanitized) return;  // replays read less
   const MainHeap main_heap;
   int at_once = 0, late = 0, never = 0;
@@ -135,7 +135,7 @@ TEST_CASE("state in C++ is found at once, at the next check, or never, as the gu
   CHECK(never == 1);
 }
 
-TEST_CASE("functions without state run eagerly with a reason, and reads() mends them", "[heap]") {
+TEST_CASE("functions without state run eagerly with a reason, and reads() mends them", "[proc]") {
   if (sanitized) return;
   const MainHeap main_heap;
   std::string explained;
