@@ -27,6 +27,11 @@ constexpr bool reuse_blocks = true;
 #endif
 constexpr std::size_t huge_page = 2 << 20;
 
+/// Blocks of huge pages would begin at the same sets of the caches, which hold 8 lines of each: a
+/// pass over more blocks than this would find nothing there. So they begin at different sets.
+constexpr std::size_t begins = 16, between_begins = 4096 + 256;
+static_assert(begins * between_begins < huge_page);
+
 void add(std::int64_t& counter, std::int64_t amount) {
   // Others read it, only this thread writes it.
   __atomic_store_n(&counter, __atomic_load_n(&counter, __ATOMIC_RELAXED) + amount,
@@ -76,12 +81,22 @@ void* pop(FreeList& list) {
   return block;
 }
 
+constexpr bool has_huge_pages(std::size_t bytes) { return bytes >= 2 * huge_page; }
 void* ask_system(std::size_t bytes) {
+  static constinit std::size_t number = 0;
   void* block = nullptr;
-  const std::size_t alignment = bytes >= 2 * huge_page ? huge_page : block_unit;
-  if (posix_memalign(&block, alignment, bytes)) return nullptr;
-  if (alignment == huge_page) madvise(block, bytes, MADV_HUGEPAGE);
-  return block;
+  if (!has_huge_pages(bytes)) return posix_memalign(&block, block_unit, bytes) ? nullptr : block;
+  if (posix_memalign(&block, huge_page, bytes + begins * between_begins)) return nullptr;
+  madvise(block, bytes, MADV_HUGEPAGE);
+  const std::size_t begin = __atomic_fetch_add(&number, 1, __ATOMIC_RELAXED) % begins;
+  return static_cast<std::byte*>(block) + begin * between_begins;
+}
+void return_to_system(FreeList& blocks, std::size_t size_class) {
+  const std::size_t alignment = has_huge_pages(bytes_of(size_class)) ? huge_page : 1;
+  while (blocks.first) {
+    const auto block = reinterpret_cast<std::uintptr_t>(pop(blocks));
+    free(reinterpret_cast<void*>(block / alignment * alignment));
+  }
 }
 
 /// Half of what a list of so many bytes holds; one where it holds none.
@@ -121,7 +136,7 @@ constexpr std::uint32_t half_list(std::size_t list_bytes, std::size_t size_class
       push(keep ? shared.lists[size_class] : surplus, pop(list));
     }
   }
-  while (surplus.first) free(pop(surplus));
+  return_to_system(surplus, size_class);
 }
 
 inline void* take_kept(ThreadMemory& memory, std::size_t size_class) {
@@ -381,17 +396,17 @@ void retire_blocks(ThreadMemory& memory) {
 }
 
 void return_blocks_to_system() {
-  FreeList blocks;
-  if (current_memory)
-    for (FreeList& list : current_memory->blocks)
-      while (list.first) push(blocks, pop(list));
-  {
-    const Locked held(Lock::blocks);
-    for (FreeList& list : shared.lists)
-      while (list.first) push(blocks, pop(list));
-    shared.small.bytes = shared.large.bytes = 0;
+  for (std::size_t size_class = 1; current_memory && size_class < kept_classes; ++size_class)
+    return_to_system(current_memory->blocks[size_class], size_class);
+  for (std::size_t size_class = 1; size_class < all_classes; ++size_class) {
+    FreeList blocks;
+    {
+      const Locked held(Lock::blocks);
+      std::swap(blocks, shared.lists[size_class]);
+      shared.cache(size_class).bytes -= blocks.count * bytes_of(size_class);
+    }
+    return_to_system(blocks, size_class);
   }
-  while (blocks.first) free(pop(blocks));
 #ifdef __GLIBC__
   malloc_trim(0);  // free() gives back only what lies at the end of the heap
 #endif

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -297,16 +298,27 @@ TEST_CASE("set_cache_limit holds for blocks from 8 KiB on, at once and later") {
   CHECK(cached() == 0);
 }
 
-TEST_CASE("memory from 4 MiB on begins at a huge page and may use such pages", "[proc]") {
+TEST_CASE("memory from 4 MiB on may use huge pages, and begins at different sets of the caches",
+          "[proc]") {
   const bool has_them =
       std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled").good() && !sanitized;
   trim_memory();
   for (const std::int64_t size : {2 * huge_page, 2 * huge_page + 1, 8 * huge_page}) {
     const Tensor x = bytes(size);
     INFO(size);
-    CHECK(address(x) % huge_page == 0);
+    CHECK(address(x) % huge_page < huge_page / 16);
+    CHECK(address(x) % 64 == 0);
     if (has_them) CHECK(mapping_flags(address(x)).find(" hg ") != std::string::npos);
   }
+  trim_memory();
+  std::vector<Tensor> together;
+  std::set<std::uintptr_t> first_lines, second_lines;  // of caches of 64 and of 1,024 sets
+  for (int i = 0; i < 16; ++i) {
+    const std::uintptr_t line = address(together.emplace_back(bytes(2 * huge_page))) / 64;
+    first_lines.insert(line % 64);
+    second_lines.insert(line % 1024);
+  }
+  if (!sanitized) CHECK((first_lines.size() == 16 && second_lines.size() == 16));
   // Smaller tensors are not aligned, as the bytes in front of them would be wasted.
   for (const std::int64_t size : {page, 2 * huge_page - huge_page / 8}) {
     const Tensor x = bytes(size), y = bytes(size);
