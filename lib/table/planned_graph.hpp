@@ -34,7 +34,7 @@ struct Instruction {
     kernel,  // a kernel as it is
     // Of the replay:
     elsewhere,  // a kernel on another device than the plan's, or a copy from there
-    allocate,   // a fresh value
+    allocate,   // a fresh value; of an input, a Variable's value, it may take the memory
     view,       // of something that is not in the frame's memory
     random,     // random numbers; a backend executes them, unless it is the CPU's
     update,

@@ -158,6 +158,7 @@ void Planner::plan_segment(int number, State& state) {
     release_if_dead(state, root(segment.question.inputs[0]), segment.branches[0].segment, -1);
   if (!on_cpu()) prepare_first(planned.first);
   if (planned.gradient == ~0u) planned.gradient = static_cast<unsigned>(plan_.instructions.size());
+  allocate_first(planned.first, planned.gradient);
   if (segment.ends) let_updates_write_in_place(planned.first, planned.gradient);
   planned.end = static_cast<unsigned>(plan_.instructions.size());
   planned.ending = tree_.endings[static_cast<std::size_t>(number)];
@@ -165,6 +166,19 @@ void Planner::plan_segment(int number, State& state) {
   if (segment.branches.empty()) return;
   planned.asked = segment.question.inputs[0];
   planned.read = segment.question.read;
+}
+
+namespace {
+bool writes_over(const Instruction& each) {
+  return each.kind == Instruction::Kind::allocate && each.input_count;
+}
+}  // namespace
+void Planner::allocate_first(unsigned first, unsigned end) {
+  const auto all = plan_.instructions.begin();
+  std::stable_partition(std::find_if(all + first, all + end, writes_over), all + end,
+                        [](const Instruction& each) {
+                          return each.kind == Instruction::Kind::allocate && !writes_over(each);
+                        });
 }
 
 void Planner::prepare_first(unsigned first) {
@@ -181,7 +195,7 @@ void Planner::prepare_first(unsigned first) {
 void Planner::let_updates_write_in_place(unsigned first, unsigned& size) {
   auto& all = plan_.instructions;
   const auto next_update = [&](unsigned i) {
-    while (i < size && all[i].kind != Instruction::Kind::update) ++i;
+    while (i < size && all[i].kind != Instruction::Kind::update && !writes_over(all[i])) ++i;
     return i;
   };
   unsigned start = size;
@@ -306,6 +320,12 @@ bool Planner::can_fail(const Instruction& instruction) {
 
 void Planner::find_homes(int number) {
   const auto& steps = segment_of(number).steps;
+  for (int i = 0; i < static_cast<int>(steps.size()) && on_cpu() && segment_of(number).ends; ++i) {
+    const Step& step = steps[static_cast<std::size_t>(i)];
+    if (!graph::assigns_whole(tree_, step)) continue;
+    if (may_write_over(step.inputs[0], step.inputs[1], number, i))
+      over_[static_cast<std::size_t>(step.inputs[1])] = step.inputs[0];
+  }
   for (int i = static_cast<int>(steps.size()); on_cpu() && i-- > 0;) {
     const Step& step = steps[static_cast<std::size_t>(i)];
     if (step.outputs.size() != 1 || step.outputs[0] < 0) continue;
@@ -313,7 +333,9 @@ void Planner::find_homes(int number) {
     const int result = place(made).kind == ValuePlace::Kind::fresh
                            ? made
                            : homes_[static_cast<std::size_t>(made)].result;
-    if (result < 0 || is_view(step) || !pass_of(step, reads_spread)) continue;
+    if (result < 0 || over_[static_cast<std::size_t>(result)] >= 0 || is_view(step) ||
+        !pass_of(step, reads_spread))
+      continue;
     for (const int input : step.inputs)
       if (input >= 0 && may_share(input, step, number, i)) {
         homes_[static_cast<std::size_t>(input)] = {result, {number, i}};
@@ -329,6 +351,27 @@ bool Planner::may_share(int v, const Step& step, int number, int at) const {
          made_[i].segment == number && !viewed_[i] && !added_to_[i] && into(v) < 0 &&
          homes_[i].result < 0 && !lifetimes_.used_after(v, number, at);
 }
+bool Planner::may_write_over(int variable, int output, int number, int at) const {
+  const Made& made = made_[static_cast<std::size_t>(output)];
+  const auto& steps = segment_of(number).steps;
+  if (value(variable).kind != Value::Kind::variable || made.segment != number ||
+      place(output).kind != ValuePlace::Kind::fresh || into(output) >= 0 ||
+      added_to_[static_cast<std::size_t>(output)] ||
+      !pass_of(steps[static_cast<std::size_t>(made.step)], reads_spread) ||
+      lifetimes_.used_after(variable, number, at))
+    return false;
+  const auto reads = [&](int i) { return i >= 0 && root(i) == variable; };
+  for (int i = at - 1; i >= 0; --i) {
+    const Step& step = steps[static_cast<std::size_t>(i)];
+    if (i <= made.step && !may_be_in_group(step)) break;
+    if (is_view(step) || std::none_of(step.inputs.begin(), step.inputs.end(), reads)) continue;
+    if (i > made.step || !pass_of(step) ||
+        std::any_of(step.inputs.begin(), step.inputs.end(),
+                    [&](int input) { return reads(input) && input != variable; }))
+      return false;
+  }
+  return true;
+}
 bool Planner::take_home(int v, int end, ValuePlace::Kind kind) {
   const auto [result, reader] = homes_[static_cast<std::size_t>(v)];
   if (result < 0 || (reader.step >= end && !pass_of(step_at(reader.segment, reader.step))))
@@ -342,6 +385,10 @@ void Planner::allocate(int result) {
   if (std::exchange(allocated_[static_cast<std::size_t>(result)], true)) return;
   Instruction make{.kind = Instruction::Kind::allocate, .output_count = 1};
   make.first = static_cast<unsigned>(plan_.operands.size());
+  if (const int variable = over_[static_cast<std::size_t>(result)]; variable >= 0) {
+    make.input_count = 1;
+    plan_.operands.push_back(variable);
+  }
   plan_.operands.push_back(result);
   plan_.instructions.push_back(make);
 }

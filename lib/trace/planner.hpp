@@ -25,6 +25,7 @@ class Planner {
         added_to_(tree_.values.size()),
         made_(tree_.values.size()),
         homes_(tree_.values.size()),
+        over_(tree_.values.size(), -1),
         allocated_(tree_.values.size()),
         viewed_(tree_.values.size()) {
     for (const Value& value : tree_.values)
@@ -213,9 +214,18 @@ class Planner {
   /// them last computes this result, or another such value, in place.
   void find_homes(int number);
   bool may_share(int v, const Step& step, int number, int at) const;
+  /// Whether a pass may write its output over the value of a Variable to which the step `at`
+  /// assigns it: nothing reads the old value later, and steps of the same group read the same
+  /// elements.
+  bool may_write_over(int variable, int output, int number, int at) const;
+  bool may_be_in_group(const Step& step) const {
+    return is_view(step) || pass_of(step, reads_spread) || columns_of(step);
+  }
   /// Puts a value into the memory of its result, if there is one. `end` is that of its group.
   bool take_home(int v, int end, ValuePlace::Kind kind);
   void allocate(int result);
+  /// Allocates what a segment needs before it writes over a Variable, so that it fails before.
+  void allocate_first(unsigned first, unsigned end);
 
   /// Gives the output of a pass the memory of an input that is not read later.
   bool take_over(int output, const Step& step, int segment, int at, State& state, Inputs inputs);
@@ -289,9 +299,10 @@ class Planner {
   std::vector<char> copied_;      // of each spread: whether its group copies it
   std::size_t first_spread_ = 0;  // of the current group
   std::vector<int> into_;  // the value to whose memory this value is added; -1 if there is none
-  std::vector<char> added_to_;            // whether another value is added to this value's memory
-  std::vector<Made> made_;                // the step that computes each value
-  std::vector<Home> homes_;               // of each value
+  std::vector<char> added_to_;  // whether another value is added to this value's memory
+  std::vector<Made> made_;      // the step that computes each value
+  std::vector<Home> homes_;     // of each value
+  std::vector<int> over_;       // the Variable's value that each value may be written over
   std::vector<char> allocated_, viewed_;  // of each value
 };
 }  // namespace reel::tracing

@@ -255,9 +255,17 @@ void Replay::execute(std::span<const Instruction> together, bool may_write) {
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
   switch (instruction.kind) {
     case Instruction::Kind::allocate: {
-      const Value& value = plan_.tree.values[static_cast<std::size_t>(values[0])];
+      const int made = values[inputs];
+      if (inputs && may_write && instruction.rest_cannot_fail && unshared(*slot(values[0])) &&
+          !(context_.mode & observed)) {  // an observer of the update reads the old value
+        frame_->kept.push_back(Access::share(slot(values[0])));  // later updates leave it alone
+        slot_of(made) = slot(values[0]);
+        wrote_ = true;
+        return;
+      }
+      const Value& value = plan_.tree.values[static_cast<std::size_t>(made)];
       frame_->kept.push_back(made_for(context_, value.layout));
-      slot_of(values[0]) = Access::body(frame_->kept.back());
+      slot_of(made) = Access::body(frame_->kept.back());
       return;
     }
     case Instruction::Kind::view: {
@@ -350,10 +358,11 @@ void Replay::update(const Instruction& instruction, bool may_write) {
   const int* const values = plan_.operands.data() + instruction.first;
   const unsigned inputs = instruction.input_count, outputs = instruction.output_count;
   if (instruction.shares) {
+    slot_of(values[2]) = slot(values[1]);
+    if (slot(values[1]) == slot(values[0])) return;  // written over the old value
     Tensor assigned = Access::share(slot(values[1]));
     const int variable = values[3] < 0 ? ~values[3] : values[3];
     std::swap(frame_->shadows[static_cast<std::size_t>(variable)], assigned);
-    slot_of(values[2]) = slot(values[1]);
     if (assigned.defined()) frame_->kept.push_back(std::move(assigned));
     return;
   }

@@ -113,6 +113,10 @@ class PlanCheck {
         for (const int v : std::exchange(state.stages, {})) at(state, v) = false;
         return check_program(instruction);
       case Instruction::Kind::allocate:
+        if (!inputs) return;
+        read(state, values[0]);
+        state.results[static_cast<std::size_t>(values[1])] = values[0];
+        state.holders[static_cast<std::size_t>(values[0])] = values[0];
         return;
       case Instruction::Kind::view:  // of memory that an instruction before it may have allocated
         if (value(values[0]).kind == Value::Kind::computed) {
@@ -126,7 +130,8 @@ class PlanCheck {
         break;
     }
     const bool by_rows = instruction.kind == Instruction::Kind::pass && instruction.spread;
-    for (unsigned i = 0; i < inputs; ++i)
+    const bool replaces = instruction.kind == Instruction::Kind::update && instruction.op->replaces;
+    for (unsigned i = replaces ? outputs : 0; i < inputs; ++i)
       read(state, by_rows && is_spread(values[i]) ? plan_.spreads[instruction.spread - 1].value
                                                   : values[i]);
     for (unsigned i = 0; i < outputs; ++i) {

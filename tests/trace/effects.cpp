@@ -5,6 +5,10 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/body/access.hpp"
+#include "lib/flow/observer.hpp"
+#include "lib/gate/call_kernel.hpp"
+#include "lib/ops/entries.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 #include "support/thread_state.hpp"
@@ -451,5 +455,76 @@ TEST_CASE("an optimizer's weights are written in place") {
   CHECK((memory_statistics().large_blocks == blocks || sanitized));
   CHECK((memory_statistics().live_bytes == bytes || sanitized));
   CHECK(w.value()[0].item<float>() == -4);
+}
+
+TEST_CASE("what is assigned to a Variable is computed in its memory, if nothing else has it",
+          "[cpu]") {
+  constexpr std::int64_t count = 100'000;
+  Variable w("w", ones({count})), m("m", zeros({count}));
+  const auto data_of = [](const Variable& x) { return x.value().values<float>().data(); };
+  const auto f = trace([&](Tensor g) {
+    m.assign(m * 0.5f + g);
+    w.assign(w - m.value() * 0.25f);
+    return mean(w);
+  });
+  const Tensor g = ones({count});
+  float moment = 0, weight = 1;
+  int in_place = 0, others = 0;
+  for (int call = 0; call < 24; ++call) {
+    const Tensor held = call % 2 ? w.value() : Tensor();
+    const float *const first = data_of(m), *const second = data_of(w);
+    const float old = weight;
+    const Tensor got = f(g);
+    moment = moment * 0.5f + 1, weight -= moment * 0.25f;
+    CHECK(got.item<float>() == Approx(weight));
+    CHECK(m.value()[count - 1].item<float>() == moment);
+    CHECK(w.value()[0].item<float>() == weight);
+    if (held.defined()) CHECK(held[0].item<float>() == old);
+    in_place += data_of(m) == first && (held.defined() || data_of(w) == second);
+    others += held.defined() && data_of(w) == second;
+  }
+  CHECK((in_place > 12 || sanitized));  // not where a check runs the function
+  CHECK(others == 0);
+}
+
+TEST_CASE("a value that a Variable's memory takes is kept where the Variable changes again",
+          "[cpu]") {
+  Variable w("w", zeros({5'000}));
+  const auto f = trace([&](Tensor x) {
+    const Tensor y = w * 0.5f + x;
+    w.assign(y);
+    w.assign_add(x);
+    w(range(0, 3)).assign(7.0f);
+    return y * 2.0f;
+  });
+  const Tensor x = ones({5'000});
+  Tensor wanted = zeros({5'000});
+  for (int call = 0; call < 10; ++call) {
+    const Tensor y = wanted * 0.5f + x;
+    wanted = concat({full({3}, 7.0f), (y + x)(range(3, 5'000))});
+    CHECK(equal(f(x), y * 2.0f));
+    CHECK(equal(w.value(), wanted));
+  }
+}
+
+TEST_CASE("an observer of an assignment reads the Variable's old value", "[cpu]") {
+  struct Values : Observer {
+    std::vector<float> old;
+    void op_begins(const GateCall& call) override {
+      if (&call.op == &assign_op) old.push_back(*call.inputs[0]->as<float>());
+    }
+  };
+  Variable w("w", zeros({5'000}));
+  const auto f = trace([&](Tensor x) { w.assign(w * 2.0f + x); });
+  const Tensor x = ones({5'000});
+  for (int call = 0; call < 6; ++call) f(x);
+  const float before = w.value()[0].item<float>();
+  Values values;
+  {
+    const ObserverScope scope(values);
+    f(x);
+  }
+  CHECK(values.old == std::vector<float>{before});
+  CHECK(w.value()[0].item<float>() == before * 2 + 1);
 }
 }  // namespace reel::tests

@@ -41,7 +41,7 @@ inline void add_way(tracing::Tree& tree, const Traced& f, List arguments) {
 inline std::string name_of(const Instruction& made) {
   switch (made.kind) {
     case Kind::allocate:
-      return "allocate";
+      return made.input_count ? "write over" : "allocate";
     case Kind::blocks:
       return "blocks(" + std::to_string(made.input_count) + ", " +
              std::to_string(made.output_count) + ")";

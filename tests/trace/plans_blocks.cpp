@@ -235,8 +235,8 @@ TEST_CASE("passes run together over assignments of Variables", "[cpu]") {
         w.assign(w - m * 0.1f);
         return List{};
       },
-      "allocate, allocate, stages(4), multiply/2!, add!, multiply/2!, subtract!, update assign!, "
-      "update assign!; 0");
+      "write over, write over, stages(4), multiply/2!, add!, multiply/2!, subtract!, update "
+      "assign!, update assign!; 0");
   // A later update of the Variable reads it, and so does a view.
   check(
       [&](const List& v) {
@@ -245,14 +245,14 @@ TEST_CASE("passes run together over assignments of Variables", "[cpu]") {
         w.assign(m * 0.1f);
         return List{};
       },
-      "allocate, multiply/2!, update assign!, update assign_add!, allocate, multiply/2!, update "
-      "assign!; 0");
+      "write over, multiply/2!, update assign!, update assign_add!, write over, multiply/2!, "
+      "update assign!; 0");
   check(
       [&](const List& v) {
         m.assign(v[0] * 0.9f);
         return List{m.value().reshape({50, 100}) * 2.0f};
       },
-      "allocate, multiply/2!, update assign!, view, view, allocate, multiply/2!; 0");
+      "allocate, write over, multiply/2!, update assign!, view, multiply/2!; 0");
 }
 
 TEST_CASE("a Variable shares what is assigned to it, and keeps its value in later updates",

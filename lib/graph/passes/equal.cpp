@@ -18,13 +18,14 @@ class Join {
       const auto keep = [&](int value) {
         if (value >= 0) kept_.push_back(root_of(graph_, value));
       };
-      for (const int result : segment.results) keep(result);
-      for (const auto& [variable, value] : segment.assigned) keep(value);
+      for (const int result : segment.results) keep(given_.emplace_back(result));
+      for (const auto& [variable, value] : segment.assigned) keep(given_.emplace_back(value));
       for (const Step& step : segment.steps)
         if (!step.updated.empty())
           for (const int input : step.inputs) keep(input);
     }
     std::sort(kept_.begin(), kept_.end());
+    std::sort(given_.begin(), given_.end());
   }
 
   void run() {
@@ -34,7 +35,11 @@ class Join {
         before_[static_cast<std::size_t>(branch.segment)] = static_cast<int>(number);
       for (Step& step : segment.steps) {
         for (int& input : step.inputs) replace(input);
-        if (may_join(step) && join(step, static_cast<int>(number))) step.op = nullptr;
+        if (is_same_view(step))
+          first_[static_cast<std::size_t>(step.outputs[0])] = step.inputs[0];
+        else if (!may_join(step) || !join(step, static_cast<int>(number)))
+          continue;
+        step.op = nullptr;
       }
       for (int& input : segment.question.inputs) replace(input);
     }
@@ -79,6 +84,16 @@ class Join {
       return output >= 0 && std::binary_search(kept_.begin(), kept_.end(), root_of(graph_, output));
     });
   }
+  /// Whether a step makes a view of all elements that is not given away.
+  bool is_same_view(const Step& step) const {
+    if (step.outputs.size() != 1 || step.inputs.empty() || step.inputs[0] < 0 ||
+        step.outputs[0] < 0 || step.user_code ||
+        std::binary_search(given_.begin(), given_.end(), step.outputs[0]))
+      return false;
+    const Value &made = value(step.outputs[0]), &from = value(step.inputs[0]);
+    return made.kind == Value::Kind::view && made.layout == from.layout &&
+           made.offset == from.offset && root_of(graph_, step.inputs[0]) == made.number;
+  }
   bool leads_to(int segment, int later) const {
     while (later > segment) later = before_[static_cast<std::size_t>(later)];
     return later == segment;
@@ -118,7 +133,8 @@ class Join {
   Graph& graph_;
   std::vector<int> first_;   // the value that is read instead of each value
   std::vector<int> before_;  // the segment that branches to each segment
-  std::vector<int> kept_;    // roots of results and of what Variables are
+  std::vector<int> given_;   // results, and what Variables are at an end
+  std::vector<int> kept_;    // the roots of given values, and of what updates read
   std::unordered_multimap<std::uint64_t, int> constants_;  // by their bytes
   std::unordered_multimap<std::size_t, Known> steps_;
 };
