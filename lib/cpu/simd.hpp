@@ -5,61 +5,52 @@
 #include <cstdint>
 #include <xsimd/xsimd.hpp>
 
-#if defined(__AVX512F__) && XSIMD_VERSION_MAJOR == 8
-// xsimd 8 has no fused multiply-add on AVX-512. xsimd's own functions use these specializations
-// too.
+// What xsimd 8 does not define: fused multiply-adds of AVX-512, and instructions of 64-bit ARM. For
+// ARM it takes the code of 32-bit ARM instead: quotients and roots of float32 are estimates, fnma()
+// rounds twice, and a rounding to whole numbers is several instructions. xsimd's own functions use
+// these specializations too.
+#if (defined(__AVX512F__) && XSIMD_VERSION_MAJOR == 8) || defined(__aarch64__)
 namespace xsimd::kernel {
-#define REEL_FUSED(name, type, intrinsic)                                       \
-  template <>                                                                   \
-  inline batch<type, REEL_ISA_ARCH> name(                                       \
-      batch<type, REEL_ISA_ARCH> const& x, batch<type, REEL_ISA_ARCH> const& y, \
-      batch<type, REEL_ISA_ARCH> const& z, requires_arch<generic>) noexcept {   \
-    return intrinsic(x, y, z);                                                  \
+#define REEL_BATCH(type) batch<type, REEL_ISA_ARCH>
+#define REEL_OF_ONE(name, type, from, result)                                             \
+  template <>                                                                             \
+  inline REEL_BATCH(type) name(REEL_BATCH(type) const& x, requires_arch<from>) noexcept { \
+    return result;                                                                        \
   }
-REEL_FUSED(fma, float, _mm512_fmadd_ps)
-REEL_FUSED(fma, double, _mm512_fmadd_pd)
-REEL_FUSED(fms, float, _mm512_fmsub_ps)
-REEL_FUSED(fms, double, _mm512_fmsub_pd)
-REEL_FUSED(fnma, float, _mm512_fnmadd_ps)
-REEL_FUSED(fnma, double, _mm512_fnmadd_pd)
-#undef REEL_FUSED
-}  // namespace xsimd::kernel
-#endif
-
-#ifdef __aarch64__
-// Of these, xsimd 8 takes the code of 32-bit ARM: quotients and roots of float32 come from
-// estimates there, and nothing rounds in one instruction.
-namespace xsimd::kernel {
-#define REEL_ONE_INSTRUCTION(name, type, intrinsic, from)                                       \
-  template <>                                                                                   \
-  inline batch<type, neon64> name(batch<type, neon64> const& x, requires_arch<from>) noexcept { \
-    return intrinsic(x);                                                                        \
+#define REEL_OF_THREE(name, type, result)                                                    \
+  template <>                                                                                \
+  inline REEL_BATCH(type) name(REEL_BATCH(type) const& x, REEL_BATCH(type) const& y,         \
+                               REEL_BATCH(type) const& z, requires_arch<generic>) noexcept { \
+    return result;                                                                           \
   }
-REEL_ONE_INSTRUCTION(sqrt, float, vsqrtq_f32, neon)
-REEL_ONE_INSTRUCTION(floor, float, vrndmq_f32, generic)
-REEL_ONE_INSTRUCTION(floor, double, vrndmq_f64, generic)
-REEL_ONE_INSTRUCTION(ceil, float, vrndpq_f32, generic)
-REEL_ONE_INSTRUCTION(ceil, double, vrndpq_f64, generic)
-REEL_ONE_INSTRUCTION(trunc, float, vrndq_f32, generic)
-REEL_ONE_INSTRUCTION(trunc, double, vrndq_f64, generic)
-REEL_ONE_INSTRUCTION(nearbyint, float, vrndnq_f32, generic)
-REEL_ONE_INSTRUCTION(nearbyint, double, vrndnq_f64, generic)
-#undef REEL_ONE_INSTRUCTION
+#ifdef __AVX512F__
+REEL_OF_THREE(fma, float, _mm512_fmadd_ps(x, y, z))
+REEL_OF_THREE(fma, double, _mm512_fmadd_pd(x, y, z))
+REEL_OF_THREE(fms, float, _mm512_fmsub_ps(x, y, z))
+REEL_OF_THREE(fms, double, _mm512_fmsub_pd(x, y, z))
+REEL_OF_THREE(fnma, float, _mm512_fnmadd_ps(x, y, z))
+REEL_OF_THREE(fnma, double, _mm512_fnmadd_pd(x, y, z))
+#else
+REEL_OF_THREE(fnma, float, vfmsq_f32(z, x, y))
+REEL_OF_THREE(fnma, double, vfmsq_f64(z, x, y))
+REEL_OF_ONE(sqrt, float, neon, vsqrtq_f32(x))
+REEL_OF_ONE(floor, float, generic, vrndmq_f32(x))
+REEL_OF_ONE(floor, double, generic, vrndmq_f64(x))
+REEL_OF_ONE(ceil, float, generic, vrndpq_f32(x))
+REEL_OF_ONE(ceil, double, generic, vrndpq_f64(x))
+REEL_OF_ONE(trunc, float, generic, vrndq_f32(x))
+REEL_OF_ONE(trunc, double, generic, vrndq_f64(x))
+REEL_OF_ONE(nearbyint, float, generic, vrndnq_f32(x))
+REEL_OF_ONE(nearbyint, double, generic, vrndnq_f64(x))
 template <>
 inline batch<float, neon64> div(batch<float, neon64> const& x, batch<float, neon64> const& y,
                                 requires_arch<neon>) noexcept {
   return vdivq_f32(x, y);
 }
-template <>
-inline batch<float, neon64> fnma(batch<float, neon64> const& x, batch<float, neon64> const& y,
-                                 batch<float, neon64> const& z, requires_arch<generic>) noexcept {
-  return vfmsq_f32(z, x, y);
-}
-template <>
-inline batch<double, neon64> fnma(batch<double, neon64> const& x, batch<double, neon64> const& y,
-                                  batch<double, neon64> const& z, requires_arch<generic>) noexcept {
-  return vfmsq_f64(z, x, y);
-}
+#endif
+#undef REEL_OF_ONE
+#undef REEL_OF_THREE
+#undef REEL_BATCH
 }  // namespace xsimd::kernel
 #endif
 

@@ -126,13 +126,20 @@ struct Functions<xsimd::batch<T, A>> {
     if constexpr (!is_single<T>) {
       return sigmoid64(x);
     } else {
-      const X one(1), e = exponential(-xsimd::abs(x)), sum = one + e;
-      const X top = select(x < X(0), e, one);
+      const X one(1), zero(0);
 #if defined(__AVX512F__)  // the rest is top - y (1 + e), without the rounded sum
-      const X inverse = _mm512_rcp14_ps(sum), y = top * inverse;
+      const X e = exponential(-xsimd::abs(x)), top = select(x < zero, e, one);
+      const X inverse = _mm512_rcp14_ps(one + e), y = top * inverse;
       return xsimd::fma(xsimd::fnma(y, e, top - y), inverse, y);
 #else
-      return quotient(top, sum, e - (sum - one));
+      // e^-|x|, but 2^60 e^-|x| and more where this does not change 1 + e^-|x|
+      const Reduced<T> part(-xsimd::min(X(105), xsimd::abs(x)));
+      const X whole = constant<T>(to_whole<T>), least(-60);
+      const X power = power_of_two<T>(xsimd::max(part.sum, whole + least));
+      const X e = xsimd::fma(power, part.less_one, power), sum = one + e;
+      const X y = quotient(select(x < zero, e, one), sum, e - (sum - one));
+      const X rest = power_of_two<T>(whole + xsimd::min(zero, part.n - least));
+      return select(x < zero, y * rest, y);
 #endif
     }
   }
