@@ -10,6 +10,12 @@
 
 namespace reel::tests {
 namespace {
+// clang++ computes both sides of a choice, so a division that is left out may raise an exception.
+#ifdef __clang__
+#define REEL_NEEDS_EXCEPTIONS SKIP("clang++ does not keep floating-point exceptions")
+#else
+#define REEL_NEEDS_EXCEPTIONS
+#endif
 constexpr int trapped = FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW;
 
 bool is_finite(const Tensor& x) {
@@ -95,6 +101,7 @@ int raised(const Op& op, const Sample& sample, const std::vector<Tensor>& inputs
 
 // GPUs have no such exceptions.
 TEST_CASE("elements on both sides of 0 raise nothing in lgamma and digamma", "[cpu]") {
+  REEL_NEEDS_EXCEPTIONS;
   const Tensor x = tensor<double>({-0.5, 2, 3, -1.5, 1, 0.3, 5, -2.25, 7, 1e-3, -0.1, 4, -1e-30});
   for (const DType dtype : {DType::float32, DType::float64})
     for (const auto f : {lgamma, digamma}) {
@@ -107,6 +114,7 @@ TEST_CASE("elements on both sides of 0 raise nothing in lgamma and digamma", "[c
 }
 
 TEST_CASE("no op raises a floating-point exception over clean numbers", "[cpu]") {
+  REEL_NEEDS_EXCEPTIONS;
   for (const Op* op : library_ops()) {
     if (op->updates) continue;
     std::size_t number = 0;
