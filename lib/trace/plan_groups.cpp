@@ -301,19 +301,22 @@ void Planner::plan_group(int number, int first, const Group& group, State& state
       if (input >= 0 && root(input) != input) state.viewed.push_back(root(input));
     if (!is_pass(step)) {
       plan_step(step, number, i, state);
-    } else {
-      put_in_group(*part, step, number, i, group, state, buffer);
-      made.push_back(step.outputs[0]);
-      if (part->back() == i) ++part;
+      continue;
     }
-    for (const auto& values : {step.inputs, step.outputs})
-      for (const int v : values) {
-        if (v < 0 || !buffer.live[static_cast<std::size_t>(v)] ||
-            lifetimes_.used_after(v, number, i))
-          continue;
-        buffer.live[static_cast<std::size_t>(v)] = false;
-        buffer.free.give(place(v).offset, block_bytes(v, group));
-      }
+    put_in_group(*part, step, number, i, group, state, buffer);
+    made.push_back(step.outputs[0]);
+    if (part->back() != i) continue;
+    // Not before: a program reads the first part of its inputs and writes that of its outputs, then
+    // the second part.
+    for (const int k : *part++)
+      for (const auto& values : {step_at(number, k).inputs, step_at(number, k).outputs})
+        for (const int v : values) {
+          if (v < 0 || !buffer.live[static_cast<std::size_t>(v)] ||
+              lifetimes_.used_after(v, number, i))
+            continue;
+          buffer.live[static_cast<std::size_t>(v)] = false;
+          buffer.free.give(place(v).offset, block_bytes(v, group));
+        }
   }
   state.viewed.clear();
   const std::size_t at = plan_.instructions.size();

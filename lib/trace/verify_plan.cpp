@@ -73,6 +73,10 @@ class PlanCheck {
     if (!in_blocks && place.kind != ValuePlace::Kind::scratch) return;
     std::vector<Piece>& pieces = in_blocks ? state.blocks : state.frame;
     const std::size_t bytes = bytes_of(i, in_blocks), end = place.offset + bytes;
+    for (const Piece& piece : read_)
+      if (stages_left_ && place.kind == plan_.places[static_cast<std::size_t>(piece.value)].kind &&
+          piece.first < end && place.offset < piece.end && piece.first != place.offset)
+        fail(made, "is written over what its program reads later");
     if (!in_blocks && end > plan_.scratch_bytes) fail(made, "lies behind the memory of a frame");
     std::erase_if(pieces, [&](const Piece& piece) {
       const bool over = piece.first < end && place.offset < piece.end;
@@ -91,7 +95,13 @@ class PlanCheck {
                      : static_cast<std::size_t>(layout.bytes());
   }
   void read(State& state, int i) {
-    if (i >= 0 && !at(state, root(i))) fail(i, "is read where no instruction has made it");
+    if (i < 0) return;
+    if (!at(state, root(i))) fail(i, "is read where no instruction has made it");
+    if (!stages_left_) return;
+    const ValuePlace& place = plan_.places[static_cast<std::size_t>(root(i))];
+    const bool in_blocks = place.kind == ValuePlace::Kind::block;
+    if (in_blocks || place.kind == ValuePlace::Kind::scratch)
+      read_.push_back({place.offset, place.offset + bytes_of(root(i), in_blocks), root(i)});
   }
   void fail(int i, const char* what) {
     if (!fault_.empty()) return;
@@ -110,6 +120,8 @@ class PlanCheck {
         for (const Piece& piece : std::exchange(state.blocks, {})) at(state, piece.value) = false;
         return;
       case Instruction::Kind::stages:
+        stages_left_ = instruction.input_count;
+        read_.clear();
         for (const int v : std::exchange(state.stages, {})) at(state, v) = false;
         return check_program(instruction);
       case Instruction::Kind::allocate:
@@ -139,6 +151,7 @@ class PlanCheck {
         at(state, root(values[i])) = false;  // its memory takes the new value
       if (values[inputs + i] >= 0) write(state, values[inputs + i]);
     }
+    if (stages_left_) --stages_left_;
   }
 
   /// Compares a program with the passes that it stands for.
@@ -180,6 +193,8 @@ class PlanCheck {
   std::vector<int> same_;      // the value that an instruction makes in the place of each value
   std::vector<int> added_to_;  // to which an instruction adds each value; -1 if to none
   const Instruction* now_ = nullptr;
+  unsigned stages_left_ = 0;               // passes of the newest program that follow
+  std::vector<Piece> read_;                // by them
   std::int64_t block_ = 0, elements_ = 1;  // of a block of the newest group, and of all
   std::string fault_;
 };

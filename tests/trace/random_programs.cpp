@@ -130,6 +130,10 @@ void check_program(unsigned number) {
 }
 }  // namespace
 
+TEST_CASE("a program of stages does not write over what it reads later", "[cpu]") {
+  check_program(6151);  // whose values in blocks have elements of 1 and 4 bytes
+}
+
 TEST_CASE("random programs agree, eager, captured and replayed", "[slow]") {
   const unsigned programs = sanitized ? 100 : std::getenv("REEL_TEST_LONG") ? 10'000 : 600;
   for (unsigned number = 0; number < programs; ++number) check_program(number);
