@@ -27,8 +27,8 @@ constexpr bool reuse_blocks = true;
 #endif
 constexpr std::size_t huge_page = 2 << 20;
 
-/// Blocks of huge pages would begin at the same sets of the caches, which hold 8 lines of each: a
-/// pass over more blocks than this would find nothing there. So they begin at different sets.
+/// A huge page begins at the first set of the L1 and L2 caches, and a set holds 8 lines. If all
+/// blocks began there, a pass over more than 8 blocks would evict what it reads next.
 constexpr std::size_t begins = 16, between_begins = 4096 + 256;
 static_assert(begins * between_begins < huge_page);
 

@@ -306,8 +306,8 @@ void Planner::plan_group(int number, int first, const Group& group, State& state
     put_in_group(*part, step, number, i, group, state, buffer);
     made.push_back(step.outputs[0]);
     if (part->back() != i) continue;
-    // Not before: a program reads the first part of its inputs and writes that of its outputs, then
-    // the second part.
+    // Not before the end of a program: it runs all its stages over one tile, then over the next, so
+    // it may still read tiles of what its first stage has read.
     for (const int k : *part++)
       for (const auto& values : {step_at(number, k).inputs, step_at(number, k).outputs})
         for (const int v : values) {

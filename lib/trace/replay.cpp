@@ -258,7 +258,7 @@ void Replay::execute(std::span<const Instruction> together, bool may_write) {
       const int made = values[inputs];
       if (inputs && may_write && instruction.rest_cannot_fail && unshared(*slot(values[0])) &&
           !(context_.mode & observed)) {  // an observer of the update reads the old value
-        frame_->kept.push_back(Access::share(slot(values[0])));  // later updates leave it alone
+        frame_->kept.push_back(Access::share(slot(values[0])));  // a later update gets new memory
         slot_of(made) = slot(values[0]);
         wrote_ = true;
         return;

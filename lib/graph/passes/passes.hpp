@@ -14,7 +14,7 @@ namespace reel::graph {
 void drop_unread_steps(Graph& graph);
 
 /// Where two steps on one path are the same op with the same options and inputs, what the second
-/// one makes is read from the first one.
+/// one makes is read from the first one. A view of all elements is read from what it views.
 void join_equal_steps(Graph& graph);
 
 /// Moves each assignment of a whole value behind the steps that follow it, up to the next update of
