@@ -141,6 +141,16 @@ concept PlainLeaf =
 template <class T>
 concept TraceLeaf = std::is_same_v<T, Tensor> || std::is_same_v<T, Variable> || PlainLeaf<T>;
 
+/// A part of a Variable is a Tensor in the result of a traced function.
+template <class Signature>
+struct TracedAs {
+  using type = Signature;
+};
+template <class... Args>
+struct TracedAs<VariableSlice(Args...)> {
+  using type = Tensor(Args...);
+};
+
 /// One call of a traced function: it is replayed, or run and perhaps captured.
 class REEL_API TraceCall {
  public:
@@ -555,6 +565,7 @@ requires(!std::is_function_v<F>) auto trace(F f, TraceOptions options = {},
                 "trace(f): f is a generic lambda, has several operator(), or is no function. Say "
                 "which arguments it takes: trace<Tensor(Tensor)>(f)");
   if constexpr (has_signature)
-    return Traced<typename detail::SignatureOf<F>::type>(std::move(f), options, caller);
+    return Traced<typename detail::TracedAs<typename detail::SignatureOf<F>::type>::type>(
+        std::move(f), options, caller);
 }
 }  // namespace reel

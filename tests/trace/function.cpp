@@ -155,6 +155,18 @@ TEST_CASE("results may be arguments, constants, views and nothing") {
   CHECK(runs == 3);
 }
 
+TEST_CASE("a part of a Variable is a Tensor in the result of a traced function") {
+  Variable w("w", tensor({1.0f, 2.0f}));
+  const auto f = trace([&](const Tensor& x) {
+    w.assign(w + x);
+    return w(1);
+  });
+  for (int call = 1; call < 6; ++call) {
+    const Tensor got = f(ones({2}));
+    CHECK(got.item<float>() == 2.0f + static_cast<float>(call));
+  }
+}
+
 TEST_CASE("an argument is live even where it is a captured tensor or comes twice") {
   const Tensor x = full({2}, 3.0f), other = full({2}, 5.0f);
   auto plus = trace([&](Tensor v) { return v + x; });
