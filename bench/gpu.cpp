@@ -70,19 +70,21 @@ void measure_bandwidth() {
          "of the copy's bandwidth");
 }
 
-void measure_products() {
+void measure_products(DType dtype) {
   for (const std::int64_t n : small ? std::vector<std::int64_t>{8, 16}
                                     : std::vector<std::int64_t>{256, 512, 1024, 2048, 4096, 8192}) {
     const int times = n <= 1024 ? 100 : 2;
-    const Tensor x = random::normal({n, n}), y = random::normal({n, n});
+    const Tensor x = random::normal({n, n}, {.dtype = dtype}),
+                 y = random::normal({n, n}, {.dtype = dtype});
+    const bool halves = dtype == DType::bfloat16;
     const auto found = bench::compare(
         {queued("product", times, [=] { return matmul(x, y); }), {"cuBLAS", [=] {
                                                                     for (int i = 0; i < times; ++i)
-                                                                      bare::product(n);
+                                                                      bare::product(n, halves);
                                                                     bare::wait();
                                                                   }}});
     const double size = static_cast<double>(n);
-    const std::string name = "product " + std::to_string(n);
+    const std::string name = (halves ? "product of bfloat16 " : "product ") + std::to_string(n);
     show(name, 2 * size * size * size / nanoseconds(found.timings[0], times), "GFLOP/s");
     show(name, found.timings[1].ratio.median, "of cuBLAS's speed");
   }
@@ -208,8 +210,12 @@ int main(int argc, char** argv) {
   show("cudaDevAttrMemoryPoolsSupported", bare::memory_pools(), "property");
   const DeviceScope scope(cuda(0));
   int failures = 0;
-  const std::vector<void (*)()> all = {measure_calls, measure_products, measure_char_rnn,
-                                       measure_lstm, measure_bandwidth};
+  const std::vector<void (*)()> all = {measure_calls,
+                                       [] { measure_products(DType::float32); },
+                                       [] { measure_products(DType::bfloat16); },
+                                       measure_char_rnn,
+                                       measure_lstm,
+                                       measure_bandwidth};
   for (const auto measure : asked == "lstm" ? std::vector<void (*)()>{measure_lstm} : all) try {
       measure();
     } catch (const std::exception& error) {

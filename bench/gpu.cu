@@ -3,8 +3,11 @@
 
 #include <cublasLt.h>
 
+#include <bit>
+#include <cstring>
 #include <map>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernel.hpp"
@@ -42,28 +45,35 @@ struct Blocks {
   }
 };
 
-/// Matrices with numbers of no pattern: zeros would let the device run faster.
-float* matrix(std::int64_t n) {
+/// Matrices with numbers of no pattern: zeros would let the device run faster. A bfloat16 is the
+/// upper half of a float.
+void* matrix(std::int64_t n, bool bfloat16) {
   std::vector<float> numbers(static_cast<std::size_t>(n * n));
   std::uint32_t state = 1;
   for (float& x : numbers) {
     state = state * 1664525 + 1013904223;
     x = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
   }
-  auto* const made = allocate<float>(numbers.size());
-  check(cudaMemcpy(made, numbers.data(), numbers.size() * sizeof(float), cudaMemcpyHostToDevice));
+  if (bfloat16)
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(numbers[i]) >> 16);
+      std::memcpy(reinterpret_cast<std::byte*>(numbers.data()) + 2 * i, &upper, sizeof upper);
+    }
+  const std::size_t bytes = numbers.size() * (bfloat16 ? 2 : 4);
+  auto* const made = allocate<std::byte>(bytes);
+  check(cudaMemcpy(made, numbers.data(), bytes, cudaMemcpyHostToDevice));
   return made;
 }
 /// What a product needs. It lives as long as the program.
 class Product {
  public:
-  explicit Product(std::int64_t n)
-      : x_(matrix(n)), y_(matrix(n)), z_(allocate<float>(static_cast<std::size_t>(n * n))) {
+  Product(std::int64_t n, bool bfloat16)
+      : x_(matrix(n, bfloat16)), y_(matrix(n, bfloat16)), z_(matrix(n, bfloat16)) {
     constexpr std::uint64_t most = 32 << 20;  // bytes of workspace
     check(cublasLtCreate(&handle_));
     check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     const auto size = static_cast<std::uint64_t>(n);
-    check(cublasLtMatrixLayoutCreate(&layout_, CUDA_R_32F, size, size, n));
+    check(cublasLtMatrixLayoutCreate(&layout_, bfloat16 ? CUDA_R_16BF : CUDA_R_32F, size, size, n));
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference));
     check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -83,7 +93,7 @@ class Product {
   }
 
  private:
-  float *x_, *y_, *z_;
+  void *x_, *y_, *z_;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t layout_ = nullptr;
@@ -100,9 +110,9 @@ void bare::copy(std::size_t n) {
   check(cudaMemcpyAsync(blocks.to, blocks.from, bytes, cudaMemcpyDeviceToDevice, stream()));
 }
 
-void bare::product(std::int64_t n) {
-  static std::map<std::int64_t, const Product> products;
-  products.try_emplace(n, n).first->second.run();
+void bare::product(std::int64_t n, bool bfloat16) {
+  static std::map<std::pair<std::int64_t, bool>, const Product> products;
+  products.try_emplace({n, bfloat16}, n, bfloat16).first->second.run();
 }
 
 void bare::launch() { check(reel::gpu::launch(empty, dim3(1), dim3(32), 0, stream())); }

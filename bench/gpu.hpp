@@ -7,8 +7,9 @@
 namespace bare {
 /// Copies n floats from one block of the device to another.
 void copy(std::size_t n);
-/// A product of two n x n matrices of float32 by cuBLASLt, with the algorithm that it recommends.
-void product(std::int64_t n);
+/// A product of two n x n matrices of float32 or bfloat16 by cuBLASLt, with the algorithm that it
+/// recommends.
+void product(std::int64_t n, bool bfloat16);
 /// Launches a kernel that does nothing.
 void launch();
 /// Waits for all that was started here.

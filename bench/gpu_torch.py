@@ -42,11 +42,11 @@ def calls():
         print(name, statistics.median(batches) * 1e6, "us", sep="\t", flush=True)
 
 
-def products():
+def products(name, dtype):
     for n in 256, 512, 1024, 2048, 4096, 8192:
-        x, y = torch.randn(n, n), torch.randn(n, n)
+        x, y = torch.randn(n, n, dtype=dtype), torch.randn(n, n, dtype=dtype)
         time_of_one = seconds(lambda: x @ y, 100 if n <= 1024 else 2)
-        print(f"product {n}", 2 * n**3 / time_of_one / 1e9, "GFLOP/s", sep="\t", flush=True)
+        print(f"{name} {n}", 2 * n**3 / time_of_one / 1e9, "GFLOP/s", sep="\t", flush=True)
 
 
 class CharRnn(nn.Module):
@@ -113,6 +113,7 @@ print("PyTorch", torch.__version__.split("+")[0], "version", sep="\t")
 torch.set_default_device("cuda")
 torch.backends.cuda.matmul.allow_tf32 = False
 calls()
-products()
+products("product", torch.float32)
+products("product of bfloat16", torch.bfloat16)
 char_rnn()
 lstm()

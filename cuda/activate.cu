@@ -25,6 +25,15 @@ __global__ void apply(std::int64_t n, std::int64_t vectors, T* x) {
   for (std::int64_t i = vectors * length + first_index(); i < n; i += grid_step()) x[i] = f(x[i]);
 }
 
+/// ReLU of the bits of float16 or bfloat16, whose infinity is `infinity`.
+template <std::uint16_t infinity>
+struct ReluOfBits {
+  __device__ std::uint16_t operator()(std::uint16_t x) const {
+    const bool is_negative = x >= 0x8000 && x <= (0x8000 | infinity);
+    return is_negative ? std::uint16_t{0} : x;
+  }
+};
+
 template <class F, class T>
 void apply_to(const Queue& queue, std::int64_t n, T* x) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
@@ -34,6 +43,12 @@ void apply_to(const Queue& queue, std::int64_t n, T* x) {
 }  // namespace
 
 void activate(const Queue& queue, Activation activation, DType dtype, std::int64_t n, void* x) {
+  if (is_half(dtype)) {
+    if (activation != Activation::relu) return;
+    auto* const bits = static_cast<std::uint16_t*>(x);
+    return dtype == DType::float16 ? apply_to<ReluOfBits<0x7c00>>(queue, n, bits)
+                                   : apply_to<ReluOfBits<0x7f80>>(queue, n, bits);
+  }
   with_floating(dtype, [&]<class T>(Type<T>) {
     T* const at = static_cast<T*>(x);
     if (activation == Activation::relu)

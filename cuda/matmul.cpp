@@ -25,6 +25,8 @@ cudaDataType_t data_type(DType dtype) {
   return with_element(dtype, []<class T>(Type<T>) -> cudaDataType_t {
     if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
     if constexpr (std::is_same_v<T, double>) return CUDA_R_64F;
+    if constexpr (std::is_same_v<T, Float16>) return CUDA_R_16F;
+    if constexpr (std::is_same_v<T, BFloat16>) return CUDA_R_16BF;
     __builtin_trap();
   });
 }
@@ -75,6 +77,7 @@ class Descriptor {
 /// The arguments of cublasLtMatmul, without the algorithm and the workspace.
 struct Request {
   cublasLtMatmulDescOpaque_t operation;
+  DType dtype;
   const void *a, *b, *c;
   void* d;
   Descriptor a_layout, b_layout, c_layout, d_layout;
@@ -120,6 +123,10 @@ Choice choose(const Queue& queue, cublasLtHandle_t handle, Request& request) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(request.b));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(request.c));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(request.d));
+  // Parts of a sum of 16 bits stay in float32, so that the sum is rounded once.
+  if (is_half(request.dtype))
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   cublasLtMatmulHeuristicResult_t best;
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -265,7 +272,8 @@ bool Products::multiply(Product p) {
 
 /// Computes a product that cuBLASLt refuses. It may have no algorithm that adds a bias, for example
 /// for a single row or column. Then the product is added to copies of it. It may have none for the
-/// addresses and steps of operands. Then all of them are copied, aligned and without gaps.
+/// addresses and steps of operands. Then all of them are copied, aligned and without gaps. A GPU
+/// that multiplies no 16 bits refuses the copies, too.
 bool Products::run_otherwise(const Product& p, bool bias) {
   if (bias) {
     start_from_z(p);
@@ -289,12 +297,12 @@ bool Products::run_otherwise(const Product& p, bool bias) {
 
 /// Computes a product. cuBLASLt accepts the layouts of all operands, but it may refuse the product.
 bool Products::run(const Product& p, bool bias) {
-  const cudaDataType_t type = data_type(p.dtype);
-  const bool single = type == CUDA_R_32F, adds = p.z.data && !bias;
+  const bool is_double = p.dtype == DType::float64, adds = p.z.data && !bias;
   const std::int64_t step = p.rows * p.columns;
   const Layout x(p.x, p.rows, p.depth), y(p.y, p.depth, p.columns),
       c({p.c, p.columns, 1}, p.rows, p.columns), z = adds ? Layout(p.z, p.rows, p.columns) : c;
   Request request{{},
+                  p.dtype,
                   p.y.data,
                   p.x.data,
                   adds ? p.z.data : p.c,
@@ -304,10 +312,12 @@ bool Products::run(const Product& p, bool bias) {
                   {p, z, p.rows, p.columns, step},
                   {p, c, p.rows, p.columns, step},
                   bias};
-  const cublasComputeType_t of_single =
-      uses_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const bool with_tf32 = uses_tf32 && p.dtype == DType::float32;
+  const cublasComputeType_t compute = is_double   ? CUBLAS_COMPUTE_64F
+                                      : with_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                  : CUBLAS_COMPUTE_32F;
   check(queue_,
-        cublasLtMatmulDescInit(&request.operation, single ? of_single : CUBLAS_COMPUTE_64F, type));
+        cublasLtMatmulDescInit(&request.operation, compute, is_double ? CUDA_R_64F : CUDA_R_32F));
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(queue_,
           cublasLtMatmulDescSetAttribute(&request.operation, attribute, &value, sizeof value));
@@ -323,11 +333,10 @@ bool Products::run(const Product& p, bool bias) {
 
   int device = 0;
   queue_.check(cudaGetDevice(&device));
-  std::int64_t facts = device;
+  std::int64_t facts = device * 16 + static_cast<std::int64_t>(p.dtype);
   for (const void* at : {request.a, request.b, request.c, static_cast<const void*>(p.c)})
     facts = facts * 32 + alignment_of(at);
-  for (const bool fact :
-       {single, bias, bias && p.relu, adds, request.c == p.c, x.transposed, y.transposed})
+  for (const bool fact : {bias, bias && p.relu, adds, request.c == p.c, x.transposed, y.transposed})
     facts = facts * 2 + fact;
   const Key key = {facts,     p.rows,    p.columns, p.depth,   x.leading,
                    y.leading, z.leading, p.batches, p.x.batch, p.y.batch};
@@ -335,6 +344,10 @@ bool Products::run(const Product& p, bool bias) {
   check(queue_, Shared::the().find_handle(device, handle));
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
   const auto otherwise = [&](cublasStatus_t status) {
+    if (p.copied && is_half(p.dtype)) {
+      declined_ = true;
+      return false;
+    }
     if (p.copied) check(queue_, status);
     return run_otherwise(p, bias);
   };
@@ -346,7 +359,7 @@ bool Products::run(const Product& p, bool bias) {
   const float factors[] = {1, adds ? 1.f : 0.f};
   const double double_factors[] = {1, adds ? 1. : 0.};
   const auto factor = [&](int i) -> const void* {
-    return single ? static_cast<const void*>(factors + i) : double_factors + i;
+    return is_double ? static_cast<const void*>(double_factors + i) : factors + i;
   };
   const cublasStatus_t status = cublasLtMatmul(
       handle, &request.operation, factor(0), request.a, request.a_layout.get(), request.b,
@@ -443,7 +456,7 @@ KernelResult matmul(const Call& call) {
     part.c = out.data + p.bytes(i * p.batches * p.rows * p.columns);
     products.multiply(call.accumulate & 1 ? part.added_to_c() : part);
   }
-  return {};
+  return products.result();
 }
 
 /// x y + z.
@@ -454,21 +467,36 @@ Product sum_of_inputs(const Call& call) {
           last_axes(x), last_axes(y), out.data,   added(call.input(2))};
 }
 KernelResult matmul_add(const Call& call) {
-  Products(call.queue).multiply(sum_of_inputs(call));
-  return {};
+  Products products(call.queue);
+  products.multiply(sum_of_inputs(call));
+  return products.result();
 }
 
 KernelResult dense(const Call& call) {
   const Activation activation = call.option<ActivationOptions>().activation;
   Product p = sum_of_inputs(call);
   p.relu = fuses_relu && activation == Activation::relu;
-  if (Products(call.queue).multiply(p)) return {};
+  Products products(call.queue);
+  const bool with_relu = products.multiply(p);
   const Body& out = call.output();
-  activate(call.queue, activation, out.dtype, out.elements, out.data);
-  return {};
+  if (!with_relu) activate(call.queue, activation, out.dtype, out.elements, out.data);
+  return products.result();
+}
+
+/// cuBLASLt sums 16 bits in float32 and rounds once.
+bool takes_halves(const KernelCall& call) {
+  return std::all_of(call.inputs, call.inputs + call.input_count,
+                     [&](const Body* x) { return x->dtype == call.output().dtype; });
+}
+/// ReLU of a rounded sum is the rounded ReLU of the sum. Other activations would round twice.
+bool dense_takes_halves(const KernelCall& call) {
+  const Activation activation = call.option<ActivationOptions>().activation;
+  return takes_halves(call) && (activation == Activation::none || activation == Activation::relu);
 }
 }  // namespace
 
-extern const NamedKernel matmul_kernels[] = {
-    {"matmul", matmul}, {"matmul_add", matmul_add}, {"dense", dense}, {nullptr, nullptr}};
+extern const NamedKernel matmul_kernels[] = {{"matmul", matmul, takes_halves},
+                                             {"matmul_add", matmul_add, takes_halves},
+                                             {"dense", dense, dense_takes_halves},
+                                             {nullptr, nullptr}};
 }  // namespace reel::gpu

@@ -15,7 +15,7 @@ struct Matrix {
 
 /// c = z + x y, for each matrix of a batch. c is row-major without gaps.
 struct Product {
-  DType dtype;  // float32 or float64
+  DType dtype;  // a floating one
   std::int64_t rows, columns, depth;
   Matrix x, y;  // [rows, depth] and [depth, columns]
   void* c;
@@ -40,6 +40,8 @@ class Products {
   explicit Products(const Queue& queue) : queue_(queue) {}
   /// Whether ReLU was applied.
   bool multiply(Product p);
+  /// The result of a kernel: `declined` if cuBLASLt multiplies no 16 bits here.
+  KernelResult result() const { return {.failure = declined_ ? declined : nullptr}; }
   /// Makes the handle of the current device. If that fails, the first product tries again.
   static void open(int device);
   /// Reads REEL_CUDA_TF32 and REEL_CUDA_FUSED_RELU. What is wrong with them, or null.
@@ -57,11 +59,12 @@ class Products {
   const Queue& queue_;
   void* workspace_ = nullptr;  // of this size
   std::size_t workspace_bytes_ = 0;
+  bool declined_ = false;
 };
 
 /// Copies the n elements of `places` to row-major order. (matmul_copy.cu)
 void copy_from_places(const Queue& queue, DType dtype, std::int64_t n, const Places<1>& places,
                       const void* from, void* to);
-/// Applies an activation in place, to float32 or float64. (activate.cu)
+/// Applies an activation in place, to 16 bits only ReLU or none. (activate.cu)
 void activate(const Queue& queue, Activation activation, DType dtype, std::int64_t n, void* x);
 }  // namespace reel::gpu

@@ -16,8 +16,10 @@ __global__ void copy(std::int64_t n, Places<1> places, const T* from, T* to) {
 
 void copy_from_places(const Queue& queue, DType dtype, std::int64_t n, const Places<1>& places,
                       const void* from, void* to) {
-  with_floating(dtype, [&]<class T>(Type<T>) {
+  const auto copy_as = [&]<class T>(Type<T>) {
     queue.launch_for(n, copy<T>, n, places, static_cast<const T*>(from), static_cast<T*>(to));
-  });
+  };
+  if (is_half(dtype)) return copy_as(Type<std::uint16_t>());
+  with_floating(dtype, copy_as);
 }
 }  // namespace reel::gpu

@@ -54,6 +54,10 @@ void refuse_gaps(bool refused) {
   Entry entry;
   state().refuses_gaps = refused;
 }
+void refuse_halves(bool refused) {
+  Entry entry;
+  state().refuses_halves = refused;
+}
 void reshape_weights(bool reshaped) {
   Entry entry;
   state().reshapes_weights = reshaped;

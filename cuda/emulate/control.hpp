@@ -25,6 +25,8 @@ void refuse_epilogues(bool refused);
 /// Whether cuBLASLt has no algorithm for matrices that have gaps between their columns or are not
 /// aligned to 16 bytes. Initially it has one.
 void refuse_gaps(bool refused);
+/// Whether cuBLASLt has no algorithm for matrices of 16 bits. Initially it has one.
+void refuse_halves(bool refused);
 /// Whether cuDNN has the weights of recurrent layers in a form of rank 3 that is not [1, rows,
 /// columns]. Initially it has not.
 void reshape_weights(bool reshaped);

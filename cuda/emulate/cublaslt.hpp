@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "cuda/emulate/elements.hpp"
 #include "cuda/emulate/state.hpp"
 
 namespace reel::emulate::products {
@@ -16,14 +17,16 @@ constexpr std::uint64_t layout_mark = 0x7265656c6c61796f, operation_mark = 0x726
 
 struct Layout {
   std::uint64_t mark = layout_mark;
-  std::int32_t type = 0, order = CUBLASLT_ORDER_COL;
+  cudaDataType type = CUDA_R_32F;
+  std::int32_t order = CUBLASLT_ORDER_COL;
   std::uint64_t rows = 0, columns = 0;
   std::int64_t leading = 0, batch_stride = 0;
   std::int32_t batches = 1;
 };
 struct Operation {
   std::uint64_t mark = operation_mark;
-  std::int32_t compute = 0, scale = 0, pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  cudaDataType scale = CUDA_R_32F;
+  std::int32_t compute = 0, pointer_mode = CUBLASLT_POINTER_MODE_HOST;
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N, transpose_c = CUBLAS_OP_N;
   std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::int32_t bias_type = -1;
@@ -34,6 +37,7 @@ struct Preference {
   std::uint64_t mark = preference_mark;
   std::uint64_t workspace = 0;
   std::array<std::uint32_t, 4> alignment = {256, 256, 256, 256};  // of A, B, C, D
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 struct Algorithm {
   std::uint64_t mark = algorithm_mark;
@@ -43,6 +47,8 @@ struct Algorithm {
   std::uint8_t transpose_a = 0, transpose_b = 0;
   std::uint16_t epilogue = 0;
   std::int32_t batches = 1;
+  // Two parts of a sum are added in D's type, as a scheme that the preference allows does.
+  std::uint32_t rounds_parts = 0;
   std::uint32_t layouts = 0;  // a hash of the sizes and leading dimensions of all matrices
 };
 

@@ -10,8 +10,6 @@ constexpr std::size_t workspace_alignment = 256;
 // The vendor names none for a bias. Some kernels may read it in vectors of 16 bytes.
 constexpr std::size_t bias_alignment = 16;
 
-std::size_t element_bytes(std::int32_t type) { return type == CUDA_R_64F ? 8 : 4; }
-
 bool is_aligned(const void* at, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
 }
@@ -48,10 +46,15 @@ cublasStatus_t check_types(const Product& p) {
                          p.operation.compute == CUBLAS_COMPUTE_64F_PEDANTIC;
   if (!is_float && !is_double)
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "only float32, TF32 and float64 are emulated");
-  const std::int32_t type = is_float ? CUDA_R_32F : CUDA_R_64F;
-  for (const std::int32_t other : {p.operation.scale, p.a.type, p.b.type, p.c.type, p.d.type})
-    if (other != type)
-      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the types of matrices, scale and compute differ");
+  if (p.operation.scale != (is_float ? CUDA_R_32F : CUDA_R_64F))
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the types of scale and compute differ");
+  const bool halves = p.d.type == CUDA_R_16F || p.d.type == CUDA_R_16BF;
+  if (halves && p.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "TF32 is for float32");
+  const cudaDataType type = halves && is_float ? p.d.type : p.operation.scale;
+  for (const Layout* const layout : {&p.a, &p.b, &p.c, &p.d})
+    if (layout->type != type)
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the types of matrices and compute differ");
   if (p.operation.bias_type != -1 && p.operation.bias_type != type)
     return refuse(CUBLAS_STATUS_INVALID_VALUE,
                   "the type of the bias differs from the type of the product");
@@ -91,7 +94,7 @@ const char* overlap_of_batches(const Layout& layout) {
 // The memory range of a matrix or batch.
 std::size_t bytes_of(const Layout& layout) {
   const std::uint64_t last = std::uint64_t(layout.batches - 1) * std::uint64_t(layout.batch_stride);
-  return (last + extent(layout)) * element_bytes(layout.type);
+  return (last + extent(layout)) * emulate::bytes_of(layout.type);
 }
 
 bool overlap(const void* a, const Layout& a_layout, const void* b, const Layout& b_layout) {
@@ -147,7 +150,7 @@ cublasStatus_t check_addresses(const Product& p) {
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "a pointer is null");
   const bool with_c = p.at_c != nullptr;
   const std::array<const void*, 4> at = {p.at_a, p.at_b, with_c ? p.at_c : p.at_d, p.at_d};
-  const std::size_t element = element_bytes(p.d.type);
+  const std::size_t element = emulate::bytes_of(p.d.type);
   for (std::size_t i = 0; i < at.size(); ++i) {
     if (!locate(at[i]).device)
       return refuse(CUBLAS_STATUS_INVALID_VALUE, "a matrix is not in the memory of a device");

@@ -88,6 +88,8 @@ cublasStatus_t with_attribute(Preference& preference,
       return f(preference.alignment[2]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
       return f(preference.alignment[3]);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return f(preference.reductions);
     default:
       return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a preference is not emulated");
   }

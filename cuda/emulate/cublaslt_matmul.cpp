@@ -42,22 +42,16 @@ struct View {
     return layout.order == CUBLASLT_ORDER_ROW ? row * leading + column : column * leading + row;
   }
   double get(std::uint64_t row, std::uint64_t column) const {
-    const std::size_t i = index(row, column);
-    return layout.type == CUDA_R_64F ? reinterpret_cast<const double*>(at)[i]
-                                     : double(reinterpret_cast<const float*>(at)[i]);
+    return load(layout.type, at, index(row, column));
   }
   void set(std::uint64_t row, std::uint64_t column, double x) const {
-    const std::size_t i = index(row, column);
-    if (layout.type == CUDA_R_64F)
-      reinterpret_cast<double*>(at)[i] = x;
-    else
-      reinterpret_cast<float*>(at)[i] = float(x);
+    store(layout.type, at, index(row, column), x);
   }
   // Row by row (or column by column), because the gaps between them are not accessed.
   template <class F>
   void each_line(F f) const {
     const bool by_rows = layout.order == CUBLASLT_ORDER_ROW;
-    const std::size_t element = layout.type == CUDA_R_64F ? 8 : 4;
+    const std::size_t element = bytes_of(layout.type);
     const std::uint64_t lines = by_rows ? layout.rows : layout.columns;
     const std::uint64_t length = by_rows ? layout.columns : layout.rows;
     for (std::uint64_t line = 0; line < lines; ++line)
@@ -66,14 +60,9 @@ struct View {
 };
 
 View matrix(const Layout& layout, const void* at, std::int32_t batch) {
-  const std::ptrdiff_t element = layout.type == CUDA_R_64F ? 8 : 4;
+  const auto element = std::ptrdiff_t(bytes_of(layout.type));
   auto* const first = const_cast<std::byte*>(static_cast<const std::byte*>(at));
   return {layout, first + batch * layout.batch_stride * element};
-}
-
-double scalar(const void* at, std::int32_t type) {
-  return type == CUDA_R_64F ? *static_cast<const double*>(at)
-                            : double(*static_cast<const float*>(at));
 }
 
 double activate(double x, std::uint32_t epilogue) {
@@ -118,6 +107,11 @@ void multiply(const Product& p, std::int32_t batch, Scale scale) {
   const std::uint64_t depth = ta ? p.a.rows : p.a.columns;
   Layout bias = p.d;
   bias.batch_stride = p.operation.bias_stride;
+  const auto rounded = [](cudaDataType type, double x) {
+    double number = 0;
+    store(type, &number, 0, x);
+    return load(type, &number, 0);
+  };
   for (std::uint64_t column = 0; column < p.d.columns; ++column)
     for (std::uint64_t row = 0; row < p.d.rows; ++row) {
       double sum = 0;
@@ -125,12 +119,13 @@ void multiply(const Product& p, std::int32_t batch, Scale scale) {
         const double x = ta ? a.get(i, row) : a.get(row, i),
                      y = tb ? b.get(column, i) : b.get(i, column);
         sum += tf32 ? as_tf32(x) * as_tf32(y) : x * y;
+        if (p.algorithm.rounds_parts && i == depth / 2) sum = rounded(p.d.type, sum);
       }
       sum *= scale.alpha;
       if (scale.beta != 0) sum += scale.beta * matrix(p.c, p.at_c, batch).get(row, column);
       if (p.operation.epilogue & CUBLASLT_EPILOGUE_BIAS)
         sum += matrix(bias, p.operation.bias, batch).get(row, 0);
-      d.set(row, column, activate(sum, p.operation.epilogue));
+      d.set(row, column, rounded(p.operation.scale, activate(sum, p.operation.epilogue)));
     }
 }
 
@@ -146,6 +141,7 @@ std::uint32_t hash_of_layouts(const Product& p) {
 
 /// Whether there is no algorithm for a product whose matrices have these alignments.
 bool is_refused(const Product& p, const std::array<std::uint32_t, 4>& alignment) {
+  if (state().refuses_halves && bytes_of(p.d.type) == 2) return true;
   const auto has_gaps = [](const Layout& x) {
     return std::uint64_t(x.leading) != (x.order == CUBLASLT_ORDER_ROW ? x.columns : x.rows);
   };
@@ -169,6 +165,9 @@ cublasStatus_t choose(const Product& p, const Preference& preference,
   algorithm.transpose_b = std::uint8_t(p.operation.transpose_b);
   algorithm.epilogue = std::uint16_t(p.operation.epilogue);
   algorithm.batches = p.d.batches;
+  constexpr std::uint32_t in_type_of_d =
+      CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  algorithm.rounds_parts = preference.reductions & in_type_of_d;
   algorithm.layouts = hash_of_layouts(p);
   write(&result.algo, algorithm);
   result.workspaceSize = algorithm.workspace;
@@ -203,7 +202,7 @@ cublasStatus_t queue(const Product& p, cublasLtHandle_t library, cudaStream_t ha
   if (!stream) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no such stream");
   const bool on_host = p.operation.pointer_mode == CUBLASLT_POINTER_MODE_HOST;
   Scale now;
-  if (on_host) now = {scalar(p.alpha, p.operation.scale), scalar(p.beta, p.operation.scale)};
+  if (on_host) now = {load(p.operation.scale, p.alpha, 0), load(p.operation.scale, p.beta, 0)};
   if (on_host && now.beta != 0 && !p.at_c)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "beta is not 0 and C is null");
   ++state().counts.products;
@@ -211,10 +210,10 @@ cublasStatus_t queue(const Product& p, cublasLtHandle_t library, cudaStream_t ha
   const cudaError_t error = enqueue(stream, [=](Lane& lane, int) {
     Scale scale = now;
     if (!on_host) {
-      const std::size_t bytes = p.operation.scale == CUDA_R_64F ? 8 : 4;
+      const std::size_t bytes = bytes_of(p.operation.scale);
       touch_read(lane.identity, p.alpha, bytes, "alpha of cublasLtMatmul");
       touch_read(lane.identity, p.beta, bytes, "beta of cublasLtMatmul");
-      scale = {scalar(p.alpha, p.operation.scale), scalar(p.beta, p.operation.scale)};
+      scale = {load(p.operation.scale, p.alpha, 0), load(p.operation.scale, p.beta, 0)};
     }
     note_accesses(p, scale.beta != 0, lane.identity);
     for (std::int32_t batch = 0; batch < p.d.batches; ++batch) multiply(p, batch, scale);

@@ -6,9 +6,9 @@
 
 #include "cuda/emulate/cudnn_backend.hpp"
 #include "cuda/emulate/dice.hpp"
+#include "cuda/emulate/elements.hpp"
 #include "cuda/emulate/memory.hpp"
 #include "cuda/emulate/queue.hpp"
-#include "include/reel/half.hpp"
 
 namespace reel::emulate::dnn {
 namespace {
@@ -59,25 +59,19 @@ bool are_last(const Dense& of) {
 }
 
 // --- the reference ---
-template <class T>
-double number_at(const void* at, std::size_t i) {
-  return double(static_cast<const T*>(at)[i]);
-}
-double load(cudnnDataType_t type, const void* at, std::size_t i) {
-  if (type == CUDNN_DATA_DOUBLE) return number_at<double>(at, i);
-  if (type == CUDNN_DATA_FLOAT) return number_at<float>(at, i);
-  if (type == CUDNN_DATA_HALF) return double(float(static_cast<const Float16*>(at)[i]));
-  return double(float(static_cast<const BFloat16*>(at)[i]));
-}
-void store(cudnnDataType_t type, void* at, std::size_t i, double value) {
-  if (type == CUDNN_DATA_DOUBLE)
-    static_cast<double*>(at)[i] = value;
-  else if (type == CUDNN_DATA_FLOAT)
-    static_cast<float*>(at)[i] = float(value);
-  else if (type == CUDNN_DATA_HALF)
-    static_cast<Float16*>(at)[i] = Float16(value);
-  else
-    static_cast<BFloat16*>(at)[i] = BFloat16(value);
+cudaDataType data_type(cudnnDataType_t type) {
+  switch (type) {
+    case CUDNN_DATA_DOUBLE:
+      return CUDA_R_64F;
+    case CUDNN_DATA_FLOAT:
+      return CUDA_R_32F;
+    case CUDNN_DATA_HALF:
+      return CUDA_R_16F;
+    case CUDNN_DATA_BFLOAT16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_C_8I;  // not emulated
+  }
 }
 double with_bits(double x, int bits) {
   int exponent = 0;
@@ -142,7 +136,7 @@ struct Run {
   Numbers read(const Dense& of, const void* at) const {
     Numbers all(of.bytes() / bytes_of(of.type));
     for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i] = load(of.type, at, i);
+      all[i] = load(data_type(of.type), at, i);
       if (engine == Engine::tensor_core && of.type == CUDNN_DATA_FLOAT)
         all[i] = with_bits(all[i], 11);  // TF32
     }
@@ -167,7 +161,8 @@ struct Run {
     const Numbers added = problem.has_bias ? read(problem.bias, bias) : Numbers{0};
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += added[i % added.size()];
     void* const to = &out == &problem.x ? x : &out == &problem.weight ? weight : y;
-    for (std::size_t i = 0; i < sums.size(); ++i) store(out.type, to, i, blurred(sums[i]));
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      store(data_type(out.type), to, i, blurred(sums[i]));
   }
   double blurred(double sum) const {
     if (engine == Engine::any_order) return sum * (1 + 1e-6 * double(roll(100)));
@@ -177,19 +172,7 @@ struct Run {
 };
 }  // namespace
 
-std::size_t bytes_of(cudnnDataType_t type) {
-  switch (type) {
-    case CUDNN_DATA_DOUBLE:
-      return 8;
-    case CUDNN_DATA_FLOAT:
-      return 4;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16:
-      return 2;
-    default:
-      return 0;
-  }
-}
+std::size_t bytes_of(cudnnDataType_t type) { return emulate::bytes_of(data_type(type)); }
 std::size_t Dense::bytes() const {
   Int last = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) last += (lengths[i] - 1) * steps[i];

@@ -73,7 +73,8 @@ struct State {
   int driver_version = CUDART_VERSION;
   std::size_t device_memory = std::size_t(8) << 30, launch_memory = 0;
   std::uint64_t tasks = 0, streams_made = 0;
-  bool refuses_epilogues = false, refuses_gaps = false, reshapes_weights = false, has_pools = true;
+  bool refuses_epilogues = false, refuses_gaps = false, refuses_halves = false,
+       reshapes_weights = false, has_pools = true;
   Convolutions refused = Convolutions::computed;  // of cuDNN
   std::size_t open_collectives = 0;               // of NCCL, which another rank has yet to come to
   std::function<void()> after_next_wait;

@@ -96,6 +96,101 @@ emulate::Counts counts_of_relu() {
 }
 }  // namespace
 
+namespace {
+/// Products of 16 bits, on a device: of matrices, batches, transposes, with biases and activations,
+/// with gradients that are added in place.
+std::vector<Tensor> products_of_halves(DType dtype, Device device) {
+  seed(4);
+  const Tensor x = random::normal({3, 14, 80}, {.dtype = dtype}).to(device),
+               y = random::normal({80, 11}, {.dtype = dtype}).to(device),
+               z = random::normal({14, 11}, {.dtype = dtype}).to(device);
+  std::vector<Tensor> all = {matmul(x, y),
+                             matmul(x(0), y),
+                             matmul(x(0, range(1, {}), range(1, 78)), y(range(2, 79), range(3, 8))),
+                             matmul(x, transpose(x, {0, 2, 1})),
+                             matmul(transpose(y), transpose(x(1))),
+                             matmul(x(reel::all, reel::all, range(0, 0)), y(range(0, 0))),
+                             matmul_add(x(0), y, z),
+                             matmul_add(x(0), y, z(2)),
+                             matmul_add(x(0, range(0, 1)), y, z(2)),
+                             matmul_add(x(0), y, z(reel::all, range(1, 2))),
+                             matmul_add(x(0, reel::all, range(0, 0)), y(range(0, 0)), z)};
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid})
+    all.push_back(dense(x(0), y, z(2), activation));
+  GradientTape tape;
+  const Tensor part = x(1);
+  tape.watch(part);
+  const Tensor sums = matmul(part, y) + matmul(part, y) * matmul(part, y);
+  all.push_back(tape.gradient(sum(sums), part));
+  return all;
+}
+/// The CPU has other bits only where its sums of float32 lie on the other side of a tie.
+void check_halves(DType dtype) {
+  const double step = dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
+  const std::vector<Tensor> expected = products_of_halves(dtype, cpu()),
+                            got = products_of_halves(dtype, cuda(0));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    INFO(name_of(dtype) << ", product " << i);
+    REQUIRE(got[i].dtype() == dtype);
+    const Tensor here = got[i].to(cpu()).to(DType::float32), there = expected[i].to(DType::float32);
+    CHECK(allclose(here, there, {.rtol = 2 * step, .atol = 1e-6}));
+    const auto differ = sum((here != there).to(DType::int64)).item<std::int64_t>();
+    CHECK(differ <= here.size() / 50);
+  }
+}
+}  // namespace
+
+TEST_CASE("products of 16 bits are one product, whose sums are rounded once") {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    check_halves(dtype);
+    const auto made = [&](Shape shape) { return ones(shape, {.dtype = dtype}).to(cuda(0)); };
+    const Tensor x = made({6, 16}), y = made({16, 8}), bias = made({8});
+    const emulate::Counts counts = counts_of([&] {
+      matmul(x, y);
+      matmul_add(x, y, bias);
+    });
+    CHECK(counts.products == 2);
+    CHECK(counts.launches == 0);
+    CHECK(counts_of([&] { dense(x, y, bias, Activation::relu); }).launches == 1);
+  }
+}
+
+TEST_CASE("products of 16 bits that cuBLASLt refuses are computed on copies") {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    emulate::refuse_epilogues(true);
+    check_halves(dtype);
+    emulate::refuse_epilogues(false);
+    emulate::refuse_gaps(true);
+    check_halves(dtype);
+    emulate::refuse_gaps(false);
+    emulate::refuse_halves(true);  // copies of float32
+    for (int time = 0; time < 3; ++time) check_halves(dtype);
+    emulate::refuse_halves(false);
+  }
+}
+
+TEST_CASE("ReLU of 16 bits keeps NaN and has no negative zero") {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    const Tensor x = tensor({std::nanf(""), -1.0f, -0.0f, 0.0f, 2.0f, -INFINITY, INFINITY, -1e-7f,
+                             -std::nanf("")})
+                         .to(dtype),
+                 y = dense(reshape(x, {9, 1}).to(cuda(0)),
+                           ones({1, 1}, {.dtype = dtype}).to(cuda(0)),
+                           zeros({1}, {.dtype = dtype}).to(cuda(0)), Activation::relu)
+                         .to(cpu())
+                         .to(DType::float32);
+    INFO(name_of(dtype));
+    CHECK(std::isnan(y(0, 0).item<float>()));
+    CHECK(std::isnan(y(8, 0).item<float>()));
+    const float expected[] = {0, 0, 0, 0, 2, 0, INFINITY, 0};
+    for (int i = 1; i < 8; ++i) {
+      CHECK(y(i, 0).item<float>() == expected[i]);
+      CHECK(!std::signbit(y(i, 0).item<float>()));
+    }
+  }
+}
+
 TEST_CASE("ReLU is a launch of its own, which keeps NaN") {
   const emulate::Counts counts = counts_of_relu();
   CHECK(counts.products == 1);
