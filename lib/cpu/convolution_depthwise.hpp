@@ -20,6 +20,9 @@ struct WindowRows {
   Int count;
 };
 
+/// A number of vectors.
+template <int>
+struct Width {};
 /// `Outputs` outputs of a line, all channels: y = start + sum over taps. The taps of a row follow
 /// one another with `tap` elements between them, the outputs with `step` in x and `y_step` in y.
 template <int Outputs, class T>
@@ -27,32 +30,51 @@ template <int Outputs, class T>
                                       Int step, Int channels, const T* weights, Int weight_row,
                                       const T* start, T* y, Int y_step) {
   constexpr Int L = lanes<T>;
-  const auto at = [&](Int e, Int left) {
+  constexpr int vectors = Outputs > 1 && sizeof(T) == 4 ? 2 : 1;
+  const auto at = [&]<int Vectors>(Width<Vectors>, Int e, Int left) {
     const auto get = [&](const T* from) { return left >= L ? load(from) : load_part(from, left); };
-    Vector<T> sums[Outputs];
+    Vector<T> sums[Outputs][Vectors];
     REEL_UNROLL
-    for (auto& sum : sums) sum = start ? get(start + e) : Vector<T>(T(0));
+    for (auto& sum : sums) {
+      REEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) sum[v] = start ? get(start + e + v * L) : Vector<T>(T(0));
+    }
     for (Int i = 0; i < rows.count; ++i) {
       if (!rows.at[i]) continue;
       const T* p = rows.at[i] + offset + e;
       const T* f = weights + i * weight_row + e;
       for (Int j = 0; j < taps; ++j, p += tap, f += channels) {
-        const Vector<T> factor = get(f);
+        Vector<T> factors[Vectors];
         REEL_UNROLL
-        for (int t = 0; t < Outputs; ++t) sums[t] = xsimd::fma(get(p + t * step), factor, sums[t]);
+        for (int v = 0; v < Vectors; ++v) factors[v] = get(f + v * L);
+        REEL_UNROLL
+        for (int t = 0; t < Outputs; ++t) {
+          REEL_UNROLL
+          for (int v = 0; v < Vectors; ++v)
+            sums[t][v] = xsimd::fma(get(p + t * step + v * L), factors[v], sums[t][v]);
+        }
+      }
+    }
+    if (Vectors > 1 && rows.at[rows.count - 1]) {  // what the next tile is the first to read
+      const T* next = rows.at[rows.count - 1] + offset + e + (2 * Outputs) * step;
+      REEL_UNROLL
+      for (int t = 0; t < Outputs; ++t) {
+        __builtin_prefetch(next + t * step);
+        __builtin_prefetch(y + (t + Outputs) * y_step + e, 1);
       }
     }
     REEL_UNROLL
     for (int t = 0; t < Outputs; ++t) {
-      if (left >= L)
-        store(y + t * y_step + e, sums[t]);
-      else
-        store_part(y + t * y_step + e, sums[t], left);
+      REEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        T* const to = y + t * y_step + e + v * L;
+        left >= L ? store(to, sums[t][v]) : store_part(to, sums[t][v], left);
+      }
     }
   };
   Int e = 0;
-  for (; e + L <= channels; e += L) at(e, L);
-  if (e < channels) at(e, channels - e);
+  for (; e + vectors * L <= channels; e += vectors * L) at(Width<vectors>(), e, L);
+  for (; e < channels; e += L) at(Width<1>(), e, channels - e);
 }
 /// sums[tap][channel] += x dy of `Outputs` outputs.
 template <int Outputs, class T>
@@ -85,14 +107,17 @@ template <int Outputs, class T>
 }
 
 /// Calls f(output, outputs, first tap, taps, offset) for the outputs of a line: several at once
-/// where no tap is outside of the input, else one by one with the taps inside.
+/// where no tap is outside of the input, else one by one with the taps inside. If `again`, the last
+/// of several outputs at once may be some of those before them.
 template <class F>
-void for_outputs(const Geometry& g, const F& f) {
+void for_outputs(const Geometry& g, bool again, const F& f) {
   const Int c = g.all_channels(), stride = g.stride[2], dilation = g.dilation[2];
   const Int last = g.in[2] - 1 - (g.taps[2] - 1) * dilation + g.before[2];
   const Int begin = within((g.before[2] + stride - 1) / stride, 0, g.out[2]);
   const Int end = last < 0 ? begin : within(last / stride + 1, begin, g.out[2]);
   for (Int q = 0; q < g.out[2];) {
+    if (again && q > end - outputs_at_once && q < end && end - outputs_at_once >= begin)
+      q = end - outputs_at_once;
     const Int at = q * stride - g.before[2];
     if (q >= begin && q + outputs_at_once <= end) {
       f(q, true, Int{0}, g.taps[2], at * c);
@@ -136,7 +161,7 @@ void gather_depthwise(const Gather<T>& call) {
       const Int row = depth * call.y_length[1] + call.y_first[1] + h * call.y_step[1];
       T* const to = call.y + (row * call.y_length[2] + call.y_first[2]) * c;
       const Int y_step = call.y_step[2] * c;
-      for_outputs(g, [&](Int q, bool several, Int first, Int taps, Int offset) {
+      for_outputs(g, true, [&](Int q, bool several, Int first, Int taps, Int offset) {
         const auto compute = several ? depthwise_tile<outputs_at_once, T> : depthwise_tile<1, T>;
         compute(rows, offset, taps, g.dilation[2] * c, g.stride[2] * c, c, call.packed + first * c,
                 g.taps[2] * c, call.start, to + q * y_step, y_step);
@@ -159,7 +184,7 @@ void depthwise_weights(const Geometry& g, const T* x, const T* dy, T* dweight) {
     WindowRows<T> rows;
     for (Int line = lines * piece / pieces; line < lines * (piece + 1) / pieces; ++line) {
       find_rows(g, x, line, rows);
-      for_outputs(g, [&](Int q, bool several, Int first, Int taps, Int offset) {
+      for_outputs(g, false, [&](Int q, bool several, Int first, Int taps, Int offset) {
         const auto add = several ? depthwise_outer<outputs_at_once, T> : depthwise_outer<1, T>;
         add(rows, offset, taps, g.dilation[2] * c, g.stride[2] * c, c,
             dy + (line * g.out[2] + q) * c, sums + first * c, g.taps[2] * c);

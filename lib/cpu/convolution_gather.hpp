@@ -97,15 +97,14 @@ class GatherBand {
       Runs runs{offsets_, bands_.runs, bands_.run};
       if (side_by_side) {
         runs = {&none, 1, length};
-        for (Int i = 0; i < height; ++i) {
-          T* c = side_by_side + i * length;
-          for (Int t = 0; t < bands_.runs; ++t, c += bands_.run) {
-            const T* const from = from_[i] + offsets_[t];
-            // A vector may end behind the run; what follows is written later.
-            for (Int e = 0; e < bands_.run; e += lanes<T>) store(c + e, load(from + e));
-          }
-          from_[i] = side_by_side + i * length;
-        }
+        const Int row = length + lanes<T>;
+        T* c = side_by_side;
+        for (Int t = 0; t < bands_.runs; ++t, c += bands_.run)
+          // A vector may end behind the run; what follows is written later.
+          for (Int e = 0; e < bands_.run; e += lanes<T>)
+            for (Int i = 0; i < height; ++i)
+              store(c + i * row + e, load(from_[i] + offsets_[t] + e));
+        for (Int i = 0; i < height; ++i) from_[i] = side_by_side + i * row;
       }
       for (Int column = 0; column < g_.outputs; column += panel<T>) {
         T* to[tall_height];
