@@ -162,7 +162,7 @@ spinn --trees 20 --epochs 1 --hidden 4 --batched 1
 transformer --text LICENSE --steps 2 --width 8 --heads 2 --layers 1 --batch 2 --length 6 --sample 5
 translate --steps 2 --batch 4 --width 16 --heads 2 --layers 1 --beams 2
 tree_lstm --trees 20 --epochs 1 --hidden 4
-tree_lstm --trees 20 --epochs 1 --hidden 4 --batched 1
+tree_lstm --trees 20 --epochs 1 --hidden 4 --batched 0
 vae --data build/check/pictures --epochs 1 --batch 16 --hidden 4 --code 2
 wide_deep --rows 300 --epochs 1 --width 2 --hidden 4 --table build/check/table.csv"""
 
