@@ -297,6 +297,7 @@ bool Products::run_otherwise(const Product& p, bool bias) {
 
 /// Computes a product. cuBLASLt accepts the layouts of all operands, but it may refuse the product.
 bool Products::run(const Product& p, bool bias) {
+  if (declined_) return false;
   const bool is_double = p.dtype == DType::float64, adds = p.z.data && !bias;
   const std::int64_t step = p.rows * p.columns;
   const Layout x(p.x, p.rows, p.depth), y(p.y, p.depth, p.columns),
@@ -344,7 +345,7 @@ bool Products::run(const Product& p, bool bias) {
   check(queue_, Shared::the().find_handle(device, handle));
   const Choice choice = Shared::the().find(key, [&] { return choose(queue_, handle, request); });
   const auto otherwise = [&](cublasStatus_t status) {
-    if (p.copied && is_half(p.dtype)) {
+    if (p.copied && is_half(p.dtype) && !computed_) {
       declined_ = true;
       return false;
     }
@@ -370,6 +371,7 @@ bool Products::run(const Product& p, bool bias) {
     return otherwise(status);
   }
   check(queue_, status);
+  computed_ = true;
   return bias && p.relu;
 }
 

@@ -59,7 +59,7 @@ class Products {
   const Queue& queue_;
   void* workspace_ = nullptr;  // of this size
   std::size_t workspace_bytes_ = 0;
-  bool declined_ = false;
+  bool computed_ = false, declined_ = false;  // any of the products; then none was computed
 };
 
 /// Copies the n elements of `places` to row-major order. (matmul_copy.cu)
