@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Convolutions beside oneDNN, called directly with weights in the order that it prefers: both of
-// its layouts of images, "any" (that it prefers) and channels last. One thread, its CPU time, all
-// sides in turn. Prints microseconds and the medians of the ratios: convolution [NAME]
+// Convolutions beside oneDNN, which is called directly: convolution [NAME]
+// oneDNN has its weights in the order that it prefers. It has images in two layouts: the one that
+// it prefers, and channels last. One thread, its CPU time, all sides in turn. The program prints
+// microseconds and the medians of the ratios.
 #include <dlfcn.h>
 #include <dnnl.hpp>
 

@@ -15,7 +15,7 @@ using Batch = std::vector<const Expression*>;
 
 struct Options : CommonOptions {
   std::size_t trees = 90000, batch = 16, longest = 50;
-  int epochs = 4, hidden = 128;
+  int epochs = 5, hidden = 128;
   double rate = 2e-3;
   bool batched = true;
   std::string test;
