@@ -2,10 +2,11 @@
 // The value of a convolution, and its gradient for the input.
 #pragma once
 #include "lib/cpu/convolution_depthwise.hpp"
+#include "lib/pool/thread_count.hpp"
 
 namespace reel::kernels::REEL_ISA {
 /// How the work is divided: a band is some rows of one image, or several small images. Its input
-/// and output stay in the L2 cache. An image is one depth of an element of the batch.
+/// and output stay in the L2 cache, if the weights do. An image is one depth of an element of the batch.
 struct Bands {
   bool copies, joined;  // joined: the taps of a window row are contiguous
   bool is_short;        // the elements of a tile's rows are copied side by side, for all panels
@@ -13,8 +14,9 @@ struct Bands {
   Int rows, count, images, sets;
   Int run, runs;
 
+  /// At least so many pieces, if there are as many lines.
   template <class T>
-  Bands(const Geometry& g, Type<T>) {
+  Bands(const Geometry& g, Type<T>, Int pieces) {
     const auto reach = [&](int a) { return (g.taps[a] - 1) * g.dilation[a] + 1; };
     const auto is_inside = [&](int a) {
       return g.before[a] == 0 && (g.out[a] - 1) * g.stride[a] + reach(a) <= g.in[a];
@@ -30,11 +32,14 @@ struct Bands {
     const Int halo = most(reach(1) - g.stride[1], 0) * columns * g.channels * size;
     const Int each = (columns * g.channels * g.stride[1] + g.out[2] * g.outputs) * size;
     const Int planes = g.taps[0], all = g.batch * g.out[0];
-    rows = within((band_bytes - planes * halo) / (planes * each), 1, g.out[1]);
+    // Each band reads all weights: more of the input at once where they do not stay in the L2 cache.
+    const Int budget = most(band_bytes, least(runs * run * g.outputs * size / 2, 2 << 20));
+    rows = within((budget - planes * halo) / (planes * each), 1,
+                  most(1, least(g.out[1], g.out[1] * all / pieces)));
     count = (g.out[1] + rows - 1) / rows;
     rows = (g.out[1] + count - 1) / count;
-    images = count > 1 ? 1 : within(band_bytes / (planes * (each * g.out[1] + halo)), 1, all);
-    images = least(images, most(1, all / 2));  // at least two pieces for two threads
+    images = count > 1 ? 1 : within(budget / (planes * (each * g.out[1] + halo)), 1, all);
+    images = least(images, most(1, all / pieces));
     sets = (all + images - 1) / images;
     plane = copies ? ((rows - 1) * g.stride[1] + reach(1)) * row : g.in[1] * row;
     image = g.taps[0] * plane;
@@ -185,7 +190,7 @@ template <class T>
 void gather(const Gather<T>& call, Int* offsets) {
   const Geometry& g = call.g;
   if (g.batch * g.out_pixels() * g.outputs == 0) return;
-  const Bands bands(g, Type<T>());
+  const Bands bands(g, Type<T>(), thread_count());
   Int* next = offsets;
   const Int depth = bands.copies ? bands.plane : g.dilation[0] * g.in[1] * g.in[2] * g.channels;
   for (Int d = 0; d < g.taps[0]; ++d)

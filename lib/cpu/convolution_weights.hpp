@@ -63,7 +63,7 @@ struct WeightPieces {
   bool by_columns;
   Int weights, panels, units, count, pixels;  // pixels: of the band of one image
 
-  explicit WeightPieces(const Geometry& g) : bands(g, Type<T>()) {
+  explicit WeightPieces(const Geometry& g) : bands(g, Type<T>(), 2) {
     constexpr Int size = size_in_bytes<T>;
     weights = g.tap_count() * g.channels * g.all_outputs();
     panels = (g.outputs + panel<T> - 1) / panel<T>;
