@@ -49,11 +49,12 @@ struct Runs {
   Int count, run;
 };
 
-/// c [Rows, columns] = start + sum over the runs of x[row][i] weights[i][...]. `start` is one row
-/// of Vectors vectors. If `adds`, the sums are added to c.
+/// c[row][column + ...], `columns` of them, = start + sum over the runs of x[row][i] weights[i][...].
+/// `start` is one row of Vectors vectors. If `adds`, the sums are added to c.
 template <int Rows, int Vectors, class T>
 [[gnu::noinline]] void gather_tile(const T* const* x, const Runs& runs, const T* weights,
-                                   T* const* c, Int columns, const T* start, bool adds) {
+                                   T* const* c, Int column, Int columns, const T* start,
+                                   bool adds) {
   constexpr Int L = lanes<T>;
   Vector<T> sums[Rows][Vectors];
   const T* rows[Rows];
@@ -83,7 +84,7 @@ template <int Rows, int Vectors, class T>
     REEL_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       const Int left = columns - v * L;
-      T* const to = c[r] + v * L;
+      T* const to = c[r] + column + v * L;
       if (left >= L)
         store(to, adds ? Vector<T>(load(to) + sums[r][v]) : sums[r][v]);
       else if (left > 0)
@@ -94,13 +95,14 @@ template <int Rows, int Vectors, class T>
 /// gather_tile() for any number of rows up to Rows.
 template <int Rows, class T>
 void gather_rows(Int rows, const T* const* x, const Runs& runs, const T* weights, T* const* c,
-                 Int columns, const T* start, bool adds) {
+                 Int column, Int columns, const T* start, bool adds) {
   if constexpr (Rows > 1)
-    if (rows < Rows) return gather_rows<Rows - 1>(rows, x, runs, weights, c, columns, start, adds);
+    if (rows < Rows)
+      return gather_rows<Rows - 1>(rows, x, runs, weights, c, column, columns, start, adds);
   if constexpr (Rows <= tile_height)
     if (columns > lanes<T>)
-      return gather_tile<Rows, panel_vectors>(x, runs, weights, c, columns, start, adds);
-  gather_tile<Rows, 1>(x, runs, weights, c, columns, start, adds);
+      return gather_tile<Rows, panel_vectors>(x, runs, weights, c, column, columns, start, adds);
+  gather_tile<Rows, 1>(x, runs, weights, c, column, columns, start, adds);
 }
 
 /// Copies [rows, columns] pixels of a plane to contiguous memory, with zeros where the plane ends.

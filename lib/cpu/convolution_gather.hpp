@@ -61,18 +61,19 @@ class GatherBand {
   void run() {
     constexpr Int width = panel<T>;
     if (rows_ <= 0) return;
-    const Int length = bands_.runs * bands_.run, pixels = images_ * rows_ * g_.out[2];
-    const T* const panels = call_.packed + group_ * rounded_up(g_.outputs, width) * length;
-    const Int wide = rounded_up(g_.outputs, width);
+    const Int length = bands_.runs * bands_.run, wide = rounded_up(g_.outputs, width);
+    const T* const panels = call_.packed + group_ * wide * length;
     const T* const start = call_.start ? call_.start + group_ * wide : nullptr;
+    pixels_ = images_ * rows_ * g_.out[2];
+    const Int pointers = rounded_up(2 * pixels_ * size_in_bytes<T*> / size_in_bytes<T>, 16);
     const Int band = bands_.copies ? images_ * bands_.image + 64 : 0;
-    T* const memory = elements<T>(scratch, band + tall_height * (length + lanes<T>));
-    if (bands_.copies) copy(memory);
-    memory_ = memory;
+    T* const memory = elements<T>(scratch, pointers + band + tall_height * (length + lanes<T>));
+    if (bands_.copies) copy(memory + pointers);
+    find_positions(reinterpret_cast<const T**>(memory), memory + pointers);
     // If all panels stay in L2, each tile goes through all of them, and y is written in order.
     if (bands_.is_short ||
         (length * wide * size_in_bytes<T> <= tiles_bytes && g_.outputs >= 2 * length)) {
-      by_tiles(pixels, length, panels, start, bands_.is_short ? memory + band : nullptr);
+      by_tiles(length, panels, start, bands_.is_short ? memory + pointers + band : nullptr);
       return;
     }
     const Int in_pass =
@@ -82,11 +83,9 @@ class GatherBand {
       for (Int t = 0; t < bands_.runs; t += in_pass) {
         const Runs runs{offsets_ + t, least(in_pass, bands_.runs - t), bands_.run};
         const T* const weights = panels + (column / width * length + t * bands_.run) * width;
-        rewind();
-        for (Int done = 0, height; done < pixels; done += height) {
-          height = next_tile(pixels - done, left);
-          for (Int i = 0; i < height; ++i) to_[i] += column;
-          gather_rows<tall_height>(height, from_, runs, weights, to_, left,
+        for (Int done = 0, height; done < pixels_; done += height) {
+          height = tile_rows_of(pixels_ - done, left <= lanes<T> ? tall_height : tile_height);
+          gather_rows<tall_height>(height, from_ + done, runs, weights, to_ + done, column, left,
                                    start && t == 0 ? start + column : zeros<T>, t > 0);
         }
       }
@@ -94,11 +93,12 @@ class GatherBand {
   }
 
  private:
-  void by_tiles(Int pixels, Int length, const T* panels, const T* start, T* side_by_side) {
+  void by_tiles(Int length, const T* panels, const T* start, T* side_by_side) {
     static constexpr Int none = 0;
-    rewind();
-    for (Int done = 0, height; done < pixels; done += height) {
-      height = next_tile(pixels - done, g_.outputs);
+    for (Int done = 0, height; done < pixels_; done += height) {
+      height = tile_rows_of(pixels_ - done, g_.outputs <= lanes<T> ? tall_height : tile_height);
+      const T* const* from = from_ + done;
+      const T* copied[tall_height];
       Runs runs{offsets_, bands_.runs, bands_.run};
       if (side_by_side) {
         runs = {&none, 1, length};
@@ -107,17 +107,14 @@ class GatherBand {
         for (Int t = 0; t < bands_.runs; ++t, c += bands_.run)
           // A vector may end behind the run; what follows is written later.
           for (Int e = 0; e < bands_.run; e += lanes<T>)
-            for (Int i = 0; i < height; ++i)
-              store(c + i * row + e, load(from_[i] + offsets_[t] + e));
-        for (Int i = 0; i < height; ++i) from_[i] = side_by_side + i * row;
+            for (Int i = 0; i < height; ++i) store(c + i * row + e, load(from[i] + offsets_[t] + e));
+        for (Int i = 0; i < height; ++i) copied[i] = side_by_side + i * row;
+        from = copied;
       }
-      for (Int column = 0; column < g_.outputs; column += panel<T>) {
-        T* to[tall_height];
-        for (Int i = 0; i < height; ++i) to[i] = to_[i] + column;
-        gather_rows<tall_height>(height, from_, runs, panels + column * length, to,
+      for (Int column = 0; column < g_.outputs; column += panel<T>)
+        gather_rows<tall_height>(height, from, runs, panels + column * length, to_ + done, column,
                                  least(panel<T>, g_.outputs - column),
                                  start ? start + column : zeros<T>, false);
-      }
     }
   }
   const T* plane_of(Int image, Int tap) const {
@@ -136,49 +133,37 @@ class GatherBand {
                   to + i * bands_.image + t * bands_.plane);
   }
 
-  // The positions of the output, in order.
-  void rewind() {
-    image_ = row_ = column_ = 0;
-    begin_image();
-  }
-  void begin_image() {
-    if (image_ == images_) return;
-    const Int at = first_image_ + image_, n = at / g_.out[0], d = at % g_.out[0];
-    image_from_ = bands_.copies ? memory_ + image_ * bands_.image
-                                : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
-    const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
-    const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
-    image_to_ = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
-                group_ * g_.outputs;
-  }
-  Int next_tile(Int left, Int outputs) {
-    const Int height = tile_rows_of(left, outputs <= lanes<T> ? tall_height : tile_height);
-    const Int y_row = call_.y_step[1] * call_.y_length[2] * g_.all_outputs();
-    for (Int i = 0; i < height; ++i) {
-      from_[i] =
-          image_from_ + row_ * g_.stride[1] * bands_.row + column_ * g_.stride[2] * g_.channels;
-      to_[i] = image_to_ + row_ * y_row + column_ * call_.y_step[2] * g_.all_outputs();
-      if (++column_ < g_.out[2]) continue;
-      column_ = 0;
-      if (++row_ < rows_) continue;
-      row_ = 0;
-      ++image_;
-      begin_image();
+  /// Where each position of the output begins in the band, or in x, and in y.
+  void find_positions(const T** memory, const T* band) {
+    from_ = memory;
+    to_ = const_cast<T* const*>(memory + pixels_);
+    const T** from = memory;
+    T** to = const_cast<T**>(memory + pixels_);
+    const Int step = g_.stride[2] * g_.channels, y_step = call_.y_step[2] * g_.all_outputs();
+    for (Int i = 0; i < images_; ++i) {
+      const Int at = first_image_ + i, n = at / g_.out[0], d = at % g_.out[0];
+      const T* x = bands_.copies ? band + i * bands_.image
+                                 : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
+      const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
+      const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
+      T* y = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
+             group_ * g_.outputs;
+      for (Int r = 0; r < rows_; ++r) {
+        for (Int q = 0; q < g_.out[2]; ++q) *from++ = x + q * step;
+        for (Int q = 0; q < g_.out[2]; ++q) *to++ = y + q * y_step;
+        x += g_.stride[1] * bands_.row;
+        y += call_.y_step[1] * call_.y_length[2] * g_.all_outputs();
+      }
     }
-    return height;
   }
 
   const Gather<T>& call_;
   const Geometry& g_;
   const Bands& bands_;
   const Int* offsets_;
-  Int group_, first_image_, first_, rows_, images_;
-  const T* memory_ = nullptr;
-  Int image_ = 0, row_ = 0, column_ = 0;
-  const T* image_from_ = nullptr;
-  T* image_to_ = nullptr;
-  const T* from_[tall_height];
-  T* to_[tall_height];
+  Int group_, first_image_, first_, rows_, images_, pixels_ = 0;
+  const T* const* from_ = nullptr;  // of each position of the output
+  T* const* to_ = nullptr;
 };
 
 /// Elements of memory for the offsets of gather().
@@ -291,8 +276,8 @@ void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
             to[i] = columns + (done + i) * wide + column;
           }
           static constexpr Int none = 0;
-          gather_rows<tile_height>(height, x, {&none, 1, k}, packed + column * k, to, panel<T>,
-                                   zeros<T>, false);
+          gather_rows<tile_height>(height, x, {&none, 1, k}, packed + column * k, to, 0,
+                                   panel<T>, zeros<T>, false);
         }
       for (Int p = 0; p < count; ++p) {
         const Int line = first + p / width, depth = line / g.out[1], height = line % g.out[1];
