@@ -49,8 +49,8 @@ struct Runs {
   Int count, run;
 };
 
-/// c[row][column + ...], `columns` of them, = start + sum over the runs of x[row][i] weights[i][...].
-/// `start` is one row of Vectors vectors. If `adds`, the sums are added to c.
+/// c[row][column + ...], `columns` of them, = start + sum over the runs of x[row][i]
+/// weights[i][...]. `start` is one row of Vectors vectors. If `adds`, the sums are added to c.
 template <int Rows, int Vectors, class T>
 [[gnu::noinline]] void gather_tile(const T* const* x, const Runs& runs, const T* weights,
                                    T* const* c, Int column, Int columns, const T* start,

@@ -6,7 +6,8 @@
 
 namespace reel::kernels::REEL_ISA {
 /// How the work is divided: a band is some rows of one image, or several small images. Its input
-/// and output stay in the L2 cache, if the weights do. An image is one depth of an element of the batch.
+/// and output stay in the L2 cache, if the weights do. An image is one depth of an element of the
+/// batch.
 struct Bands {
   bool copies, joined;  // joined: the taps of a window row are contiguous
   bool is_short;        // the elements of a tile's rows are copied side by side, for all panels
@@ -32,7 +33,8 @@ struct Bands {
     const Int halo = most(reach(1) - g.stride[1], 0) * columns * g.channels * size;
     const Int each = (columns * g.channels * g.stride[1] + g.out[2] * g.outputs) * size;
     const Int planes = g.taps[0], all = g.batch * g.out[0];
-    // Each band reads all weights: more of the input at once where they do not stay in the L2 cache.
+    // Each band reads all weights: more of the input at once where they do not stay in the L2
+    // cache.
     const Int budget = most(band_bytes, least(runs * run * g.outputs * size / 2, 2 << 20));
     rows = within((budget - planes * halo) / (planes * each), 1,
                   most(1, least(g.out[1], g.out[1] * all / pieces)));
@@ -67,7 +69,8 @@ class GatherBand {
     pixels_ = images_ * rows_ * g_.out[2];
     const Int pointers = rounded_up(2 * pixels_ * size_in_bytes<T*> / size_in_bytes<T>, 16);
     const Int band = bands_.copies ? images_ * bands_.image + 64 : 0;
-    T* const memory = elements<T>(scratch, pointers + band + tall_height * (length + lanes<T>));
+    T* const memory =
+        elements<T>(scratch, pointers + band + tall_height * (length + most_copied * lanes<T>));
     if (bands_.copies) copy(memory + pointers);
     find_positions(reinterpret_cast<const T**>(memory), memory + pointers);
     // If all panels stay in L2, each tile goes through all of them, and y is written in order.
@@ -93,6 +96,20 @@ class GatherBand {
   }
 
  private:
+  static constexpr int most_copied = 3;
+  /// The elements of some rows side by side, so many vectors at once.
+  template <int Vectors>
+  void copy_runs(Int height, const T* const* from, T* to, Int row) const {
+    for (Int t = 0; t < bands_.runs; ++t, to += bands_.run)
+      // A vector may end behind the run; what follows is written later.
+      for (Int e = 0; e < bands_.run; e += Vectors * lanes<T>)
+        for (Int i = 0; i < height; ++i) {
+          const T* const x = from[i] + offsets_[t] + e;
+          REEL_UNROLL
+          for (int v = 0; v < Vectors; ++v)
+            store(to + i * row + e + v * lanes<T>, load(x + v * lanes<T>));
+        }
+  }
   void by_tiles(Int length, const T* panels, const T* start, T* side_by_side) {
     static constexpr Int none = 0;
     for (Int done = 0, height; done < pixels_; done += height) {
@@ -102,12 +119,10 @@ class GatherBand {
       Runs runs{offsets_, bands_.runs, bands_.run};
       if (side_by_side) {
         runs = {&none, 1, length};
-        const Int row = length + lanes<T>;
-        T* c = side_by_side;
-        for (Int t = 0; t < bands_.runs; ++t, c += bands_.run)
-          // A vector may end behind the run; what follows is written later.
-          for (Int e = 0; e < bands_.run; e += lanes<T>)
-            for (Int i = 0; i < height; ++i) store(c + i * row + e, load(from[i] + offsets_[t] + e));
+        const Int row = length + most_copied * lanes<T>;
+        const auto copy = bands_.run <= lanes<T> ? &GatherBand::copy_runs<1>
+                                                 : &GatherBand::copy_runs<most_copied>;
+        (this->*copy)(height, from, side_by_side, row);
         for (Int i = 0; i < height; ++i) copied[i] = side_by_side + i * row;
         from = copied;
       }
@@ -276,8 +291,8 @@ void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
             to[i] = columns + (done + i) * wide + column;
           }
           static constexpr Int none = 0;
-          gather_rows<tile_height>(height, x, {&none, 1, k}, packed + column * k, to, 0,
-                                   panel<T>, zeros<T>, false);
+          gather_rows<tile_height>(height, x, {&none, 1, k}, packed + column * k, to, 0, panel<T>,
+                                   zeros<T>, false);
         }
       for (Int p = 0; p < count; ++p) {
         const Int line = first + p / width, depth = line / g.out[1], height = line % g.out[1];
