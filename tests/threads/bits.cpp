@@ -167,6 +167,7 @@ TEST_CASE("convolutions give the same bits", "[threads]") {
   };
   std::vector<Case> cases = {
       {{8, 28, 28, 16}, {3, 3, 16, 32}, {.padding = 1}},
+      {{5, 9, 7, 128}, {3, 3, 128, 130}, {.padding = 1}},
       {{2, 57, 40, 3}, {7, 7, 3, 24}, {.stride = 2, .padding = 3}},
       {{4, 14, 14, 64}, {1, 1, 64, 70}, {}},
       {{3, 30, 30, 48}, {3, 3, 1, 48}, {.padding = same, .groups = 48}},
