@@ -51,10 +51,11 @@ void CpuBackend::run(const DeviceCall& call) try {
   if (kernels.passes && call.part == Part::value) return run_pointwise(call.op, call.kernel);
   if (kernels.passes) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
-  const bool reads_halves = call.op.reads_halves && call.part == Part::value;
-  if (must_widen(call, reads_halves)) [[unlikely]] {
+  if (must_widen(call, false)) [[unlikely]] {
     const bool takes = call.part == Part::value && kernels.takes_halves;
-    if (!takes || !kernels.takes_halves(call.kernel)) return run_widened(*this, call, reads_halves);
+    const bool reads = call.op.reads_halves && call.op.reads_halves(call.part, call.kernel);
+    if (must_widen(call, reads) && !(takes && kernels.takes_halves(call.kernel)))
+      return run_widened(*this, call, reads);
   }
   if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
     return run_on_copies(*this, call);

@@ -17,8 +17,8 @@ KernelResult convolution(const KernelCall& call) {
   const Body &x = call.input(0), &weight = call.input(1), &y = call.output();
   const Geometry g = geometry_of(call, x.shape, weight.shape, y.shape);
   return with_floating(y.dtype, [&]<class T>(Type<T>) {
-    convolution_value(g, x.as<T>(), weight.as<T>(),
-                      call.input_count > 2 ? call.input(2).as<T>() : nullptr, y.as<T>());
+    const Source<T> bias = call.input_count > 2 ? Source<T>(call.input(2)) : Source<T>();
+    convolution_value(g, Source<T>(x), Source<T>(weight), bias, y.as<T>());
     const PassFunction pass =
         activation_pass(call.option<ConvolutionGeometry>().activation, y.dtype);
     if (pass)
@@ -31,7 +31,7 @@ KernelResult convolution_data(const KernelCall& call) {
   const Body &dy = call.input(0), &weight = call.input(1), &dx = call.output();
   const Geometry g = geometry_of(call, dx.shape, weight.shape, dy.shape);
   return with_floating(dx.dtype, [&]<class T>(Type<T>) {
-    convolution_data(g, dy.as<T>(), weight.as<T>(), dx.as<T>());
+    convolution_data(g, Source<T>(dy), Source<T>(weight), dx.as<T>());
   });
 }
 KernelResult convolution_weights(const KernelCall& call) {
@@ -41,7 +41,7 @@ KernelResult convolution_weights(const KernelCall& call) {
     if (is_depthwise(g))
       depthwise_weights(g, x.as<T>(), dy.as<T>(), dweight.as<T>());
     else
-      convolution_weights(g, x.as<T>(), dy.as<T>(), dweight.as<T>());
+      convolution_weights(g, Source<T>(x), Source<T>(dy), dweight.as<T>());
   });
 }
 

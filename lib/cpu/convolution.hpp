@@ -7,6 +7,7 @@
 
 #include "lib/body/dtypes.hpp"
 #include "lib/cpu/panels.hpp"
+#include "lib/cpu/source.hpp"
 #include "lib/pool/pool.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/table/options/convolution.hpp"
@@ -108,8 +109,8 @@ void gather_rows(Int rows, const T* const* x, const Runs& runs, const T* weights
 /// Copies [rows, columns] pixels of a plane to contiguous memory, with zeros where the plane ends.
 /// `channels` elements of each pixel are copied; pixels of the plane are `step` elements apart.
 template <class T>
-void copy_band(const T* plane, Int height, Int width, Int channels, Int step, Int top, Int rows,
-               Int left, Int columns, T* to) {
+void copy_band(const Source<T>& plane, Int height, Int width, Int channels, Int step, Int top,
+               Int rows, Int left, Int columns, T* to) {
   const auto clear = [&](T* from, Int pixels) {
     if (pixels > 0) std::memset(from, 0, static_cast<std::size_t>(pixels * channels) * sizeof(T));
   };
@@ -121,13 +122,12 @@ void copy_band(const T* plane, Int height, Int width, Int channels, Int step, In
       continue;
     }
     clear(to, begin);
-    const T* from = plane + (y * width + left + begin) * step;
+    Source<T> from = plane + (y * width + left + begin) * step;
     T* at = to + begin * channels;
     if (channels == step)
-      std::memcpy(at, from, static_cast<std::size_t>((end - begin) * channels) * sizeof(T));
+      from.copy(at, (end - begin) * channels);
     else
-      for (Int q = begin; q < end; ++q, from += step, at += channels)
-        std::memcpy(at, from, static_cast<std::size_t>(channels) * sizeof(T));
+      for (Int q = begin; q < end; ++q, from = from + step, at += channels) from.copy(at, channels);
     clear(to + end * channels, columns - end);
   }
 }
@@ -141,14 +141,23 @@ void pack_panels(Int rows, Int columns, T* to, Int step, const At& at) {
     const Int left = least(width, columns - first);
     for (Int r = 0; r < rows; r += some) {
       const Int height = least(some, rows - r);
-      const T* from[some];
+      Source<T> from[some];
       for (Int i = 0; i < height; ++i) from[i] = at(r + i) + first * step;
       if (step == 1 && left == width)
-        for (Int i = 0; i < height; ++i)
-          std::memcpy(to + i * width, from[i], static_cast<std::size_t>(width) * sizeof(T));
+        for (Int i = 0; i < height; ++i) from[i].copy(to + i * width, width);
+      else if (from[0].is_half())
+        for (Int j = 0; j < width; ++j) {
+          T column[some] = {};
+          if (j < left && from[0] + (height - 1) == from[height - 1])
+            (from[0] + j * step).copy(column, height);
+          else
+            for (Int i = 0; i < height && j < left; ++i) column[i] = from[i][j * step];
+          for (Int i = 0; i < height; ++i) to[i * width + j] = column[i];
+        }
       else
         for (Int j = 0; j < width; ++j)
-          for (Int i = 0; i < height; ++i) to[i * width + j] = j < left ? from[i][j * step] : T(0);
+          for (Int i = 0; i < height; ++i)
+            to[i * width + j] = j < left ? from[i].in_place()[j * step] : T(0);
       to += height * width;
     }
   }
@@ -165,7 +174,7 @@ template <class T>
 struct Gather {
   Geometry g;
   Int y_length[spatial], y_first[spatial], y_step[spatial];
-  const T* x;
+  Source<T> x;
   const T* packed;  // panels of each group
   const T* start;   // a row of all outputs, whole panels for each group; null for zeros
   T* y;

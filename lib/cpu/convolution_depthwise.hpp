@@ -154,7 +154,7 @@ void gather_depthwise(const Gather<T>& call) {
   parallel_rows(lines, g.out[2] * c * g.tap_count(), Int{1} << 17, [&](Int line, Int end) {
     WindowRows<T> rows;
     for (; line < end; ++line) {
-      find_rows(g, call.x, line, rows);
+      find_rows(g, call.x.in_place(), line, rows);
       const Int h = line % g.out[1], d = line / g.out[1] % g.out[0];
       const Int n = line / g.out[1] / g.out[0];
       const Int depth = n * call.y_length[0] + call.y_first[0] + d * call.y_step[0];

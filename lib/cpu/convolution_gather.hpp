@@ -15,9 +15,9 @@ struct Bands {
   Int rows, count, images, sets;
   Int run, runs;
 
-  /// At least so many pieces, if there are as many lines.
+  /// At least so many pieces, if there are as many lines. `packs`: the input is copied in any case.
   template <class T>
-  Bands(const Geometry& g, Type<T>, Int pieces) {
+  Bands(const Geometry& g, Type<T>, Int pieces, bool packs = false) {
     const auto reach = [&](int a) { return (g.taps[a] - 1) * g.dilation[a] + 1; };
     const auto is_inside = [&](int a) {
       return g.before[a] == 0 && (g.out[a] - 1) * g.stride[a] + reach(a) <= g.in[a];
@@ -26,7 +26,7 @@ struct Bands {
     run = (joined ? g.taps[2] : 1) * g.channels;
     runs = g.taps[0] * g.taps[1] * (joined ? 1 : g.taps[2]);
     is_short = runs > 1 && run < 48;
-    copies = is_short || g.groups > 1 || !(is_inside(0) && is_inside(1) && is_inside(2));
+    copies = packs || is_short || g.groups > 1 || !(is_inside(0) && is_inside(1) && is_inside(2));
     columns = (g.out[2] - 1) * g.stride[2] + reach(2);
     row = (copies ? columns : g.in[2]) * g.channels;
     constexpr Int size = size_in_bytes<T>;
@@ -132,10 +132,10 @@ class GatherBand {
                                  start ? start + column : zeros<T>, false);
     }
   }
-  const T* plane_of(Int image, Int tap) const {
+  Source<T> plane_of(Int image, Int tap) const {
     const Int n = image / g_.out[0],
               d = image % g_.out[0] * g_.stride[0] + tap * g_.dilation[0] - g_.before[0];
-    if (d < 0 || d >= g_.in[0]) return nullptr;
+    if (d < 0 || d >= g_.in[0]) return {};
     return call_.x + (n * g_.in[0] + d) * g_.in[1] * g_.in[2] * g_.all_channels() +
            group_ * g_.channels;
   }
@@ -158,7 +158,7 @@ class GatherBand {
     for (Int i = 0; i < images_; ++i) {
       const Int at = first_image_ + i, n = at / g_.out[0], d = at % g_.out[0];
       const T* x = bands_.copies ? band + i * bands_.image
-                                 : plane_of(at, 0) + first_ * g_.stride[1] * bands_.row;
+                                 : plane_of(at, 0).in_place() + first_ * g_.stride[1] * bands_.row;
       const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
       const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
       T* y = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
@@ -190,7 +190,7 @@ template <class T>
 void gather(const Gather<T>& call, Int* offsets) {
   const Geometry& g = call.g;
   if (g.batch * g.out_pixels() * g.outputs == 0) return;
-  const Bands bands(g, Type<T>(), thread_count());
+  const Bands bands(g, Type<T>(), thread_count(), call.x.is_half());
   Int* next = offsets;
   const Int depth = bands.copies ? bands.plane : g.dilation[0] * g.in[1] * g.in[2] * g.channels;
   for (Int d = 0; d < g.taps[0]; ++d)
@@ -202,10 +202,17 @@ void gather(const Gather<T>& call, Int* offsets) {
 }
 
 template <class T>
-void convolution_value(const Geometry& g, const T* x, const T* weight, const T* bias, T* y) {
+void convolution_value(const Geometry& g, const Source<T>& x, const Source<T>& weight,
+                       const Source<T>& bias, T* y) {
   if (is_depthwise(g))
-    return gather_depthwise<T>(
-        {g, {g.out[0], g.out[1], g.out[2]}, {0, 0, 0}, {1, 1, 1}, x, weight, bias, y});
+    return gather_depthwise<T>({g,
+                                {g.out[0], g.out[1], g.out[2]},
+                                {0, 0, 0},
+                                {1, 1, 1},
+                                x,
+                                weight.in_place(),
+                                bias.in_place(),
+                                y});
   const Int wide = rounded_up(g.outputs, panel<T>), rows = g.tap_count() * g.channels;
   const Int offsets = offsets_size<T>(g), size = offsets + g.groups * wide * (rows + 1);
   T* const memory = elements<T>(lasting_scratch, size);
@@ -264,7 +271,7 @@ inline bool has_short_rows(const Geometry& g) {
 /// dx where a window row has few elements: the products dy weight of some positions, with a column
 /// for each element of the window, are added at their places in an image with zeros around it.
 template <class T>
-void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
+void data_by_columns(const Geometry& g, const Source<T>& dy, const Source<T>& weight, T* dx) {
   const Int c = g.channels, k = g.outputs, run = g.taps[2] * c, m = g.tap_count() * c;
   const Int wide = rounded_up(m, panel<T>), lines = g.out[0] * g.out[1], width = g.out[2];
   T* const packed = elements<T>(lasting_scratch, wide * k);
@@ -280,7 +287,7 @@ void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
     std::memset(image, 0, static_cast<std::size_t>(all) * sizeof(T));
     for (Int first = 0; first < lines; first += some) {
       const Int count = least(some, lines - first) * width;
-      const T* const from = dy + (n * lines + first) * width * k;
+      const T* const from = dy.in_place() + (n * lines + first) * width * k;
       for (Int column = 0; column < wide; column += panel<T>)
         for (Int done = 0, height; done < count; done += height) {
           height = tile_rows_of(count - done, tile_height);
@@ -320,7 +327,7 @@ void data_by_columns(const Geometry& g, const T* dy, const T* weight, T* dx) {
 /// dx of a convolution: for each remainder of the positions of x modulo the strides a convolution
 /// of dy with stride 1 over the taps that meet these positions, in reverse order.
 template <class T>
-void convolution_data(const Geometry& g, const T* dy, const T* weight, T* dx) {
+void convolution_data(const Geometry& g, const Source<T>& dy, const Source<T>& weight, T* dx) {
   if (has_short_rows(g)) return data_by_columns(g, dy, weight, dx);
   const Int wide = rounded_up(g.channels, panel<T>);
   const Int offsets = offsets_size<T>(g);
@@ -362,9 +369,7 @@ void convolution_data(const Geometry& g, const T* dy, const T* weight, T* dx) {
       return weight + number * g.channels * g.all_outputs();
     };
     if (is_depthwise(g) && h.channels > 0) {
-      for (Int tap = 0; tap < rows; ++tap)
-        std::memcpy(packed + tap * g.groups, weights_of(tap),
-                    static_cast<std::size_t>(g.groups) * sizeof(T));
+      for (Int tap = 0; tap < rows; ++tap) weights_of(tap).copy(packed + tap * g.groups, g.groups);
       gather_depthwise(call);
       continue;
     }

@@ -86,7 +86,8 @@ struct WeightPieces {
 template <class T>
 class WeightPiece {
  public:
-  WeightPiece(const Geometry& g, const WeightPieces<T>& pieces, const T* x, const T* dy)
+  WeightPiece(const Geometry& g, const WeightPieces<T>& pieces, const Source<T>& x,
+              const Source<T>& dy)
       : g_(g), pieces_(pieces), bands_(pieces.bands), x_(x), dy_(dy) {
     const Int pixels = bands_.images * bands_.rows * g.out[2];
     const Int at = rounded_up(pixels * size_in_bytes<Int> / size_in_bytes<T> + 1, 16);
@@ -135,7 +136,7 @@ class WeightPiece {
         for (Int t = 0; t < g_.taps[0]; ++t, to += lines_ * bands_.columns * some) {
           const Int image = first_image_ + i, n = image / g_.out[0];
           const Int d = image % g_.out[0] * g_.stride[0] + t * g_.dilation[0] - g_.before[0];
-          const T* plane = nullptr;
+          Source<T> plane;
           if (d >= 0 && d < g_.in[0])
             plane = x_ + (n * g_.in[0] + d) * g_.in[1] * g_.in[2] * g_.all_channels() +
                     group * g_.channels + f;
@@ -148,7 +149,7 @@ class WeightPiece {
         }
     }
   }
-  void copy_block(const T* plane, Int some, Int top, T* to) const {
+  void copy_block(const Source<T>& plane, Int some, Int top, T* to) const {
     const Int begin = within(g_.before[2], 0, bands_.columns);
     const Int end = within(g_.in[2] + g_.before[2], begin, bands_.columns);
     for (Int line = 0; line < lines_; ++line) {
@@ -157,9 +158,14 @@ class WeightPiece {
       const Int from = inside ? begin : bands_.columns, until = inside ? end : bands_.columns;
       Int e = 0;
       for (; e < from * some; ++e) to[e] = 0;
-      const T* p = plane + (inside ? (y * g_.in[2] + from - g_.before[2]) * g_.all_channels() : 0);
-      for (Int q = from; q < until; ++q, p += g_.all_channels(), e += some)
-        for (Int j = 0; j < some; ++j) to[e + j] = p[j];
+      Source<T> p = plane;
+      if (inside) p = p + (y * g_.in[2] + from - g_.before[2]) * g_.all_channels();
+      if (p.is_half())
+        for (Int q = from; q < until; ++q, p = p + g_.all_channels(), e += some)
+          p.copy(to + e, some);
+      else
+        for (Int q = from; q < until; ++q, p = p + g_.all_channels(), e += some)
+          for (Int j = 0; j < some; ++j) to[e + j] = p.in_place()[j];
       for (; e < bands_.columns * some; ++e) to[e] = 0;
       to += bands_.columns * some;
     }
@@ -169,10 +175,10 @@ class WeightPiece {
     T* to = panel_;
     for (Int i = 0; i < images_; ++i) {
       const Int line = (first_image_ + i) * g_.out[1] + first_;
-      const T* from = dy_ + line * g_.out[2] * all + group * g_.outputs + column;
-      for (Int e = 0; e < rows_ * g_.out[2]; ++e, from += all, to += panel<T>) {
+      Source<T> from = dy_ + line * g_.out[2] * all + group * g_.outputs + column;
+      for (Int e = 0; e < rows_ * g_.out[2]; ++e, from = from + all, to += panel<T>) {
         if (left == panel<T>)
-          std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(panel<T>));
+          from.copy(to, panel<T>);
         else
           for (Int j = 0; j < panel<T>; ++j) to[j] = j < left ? from[j] : T(0);
       }
@@ -204,14 +210,14 @@ class WeightPiece {
   const Geometry& g_;
   const WeightPieces<T>& pieces_;
   const Bands& bands_;
-  const T *x_, *dy_;
+  const Source<T> x_, dy_;
   Int first_image_ = 0, first_ = 0, rows_ = 0, images_ = 0, lines_ = 0, count_ = 0;
   Int* at_;
   T *band_, *panel_;
 };
 
 template <class T>
-void convolution_weights(const Geometry& g, const T* x, const T* dy, T* dweight) {
+void convolution_weights(const Geometry& g, const Source<T>& x, const Source<T>& dy, T* dweight) {
   const Int weights = g.tap_count() * g.channels * g.all_outputs();
   const auto clear = [&](T* sums) {
     std::memset(sums, 0, static_cast<std::size_t>(weights) * sizeof(T));

@@ -122,6 +122,7 @@ Tensor narrow_sum_of_squares(Operand x, Axes axes, Keepdims keep) {
 }
 
 constexpr std::uint16_t both = need_input(0) | need_output();
+bool values_alone(Part part, const KernelCall&) { return part == Part::value; }
 }  // namespace
 
 constinit Op sum_op{.name = "sum",
@@ -131,7 +132,7 @@ constinit Op sum_op{.name = "sum",
                     .fusion = Fusion::reduction,
                     .accumulates = true,
                     .autocast = Autocast::full,
-                    .reads_halves = true,
+                    .reads_halves = values_alone,
                     .samples = [](SampleList out) { reduce_samples(out, sum); }};
 constinit Op prod_op{.name = "prod",
                      .shape = sum_shape,
@@ -150,7 +151,7 @@ constinit Op mean_op{.name = "mean",
                      .check = axes_fit,
                      .fusion = Fusion::reduction,
                      .autocast = Autocast::full,
-                     .reads_halves = true,
+                     .reads_halves = values_alone,
                      .samples = [](SampleList out) { reduce_samples(out, mean); }};
 constinit Op sum_squares_op{
     .name = "sum_squares",
@@ -220,7 +221,7 @@ constinit Op sum_to_op{.name = "sum_to",
                        .fusion = Fusion::reduction,
                        .accumulates = true,
                        .internal = true,
-                       .reads_halves = true,
+                       .reads_halves = values_alone,
                        .samples = sum_to_samples};
 
 namespace {

@@ -90,6 +90,9 @@ enum class Part : std::uint8_t {
   gradient_1,  // ".d1": the same of input 1
   gradients,   // ".d": those of all inputs that are wanted, see GradientKernelCall
 };
+/// Whether the CPU's kernel for this part takes the inputs of a call of 16 bits; its outputs are
+/// float32.
+using ReadsHalves = bool (*)(Part part, const KernelCall& call);
 inline constexpr int parts = 4;
 std::string_view suffix_of(Part part);
 
@@ -153,7 +156,8 @@ struct Op {
   const bool moves = false;             // computes nothing: takes dtypes without arithmetic too
   const bool internal = false;          // no user calls it by its name
   const Autocast autocast = Autocast::as_given;
-  const bool reads_halves = false;    // the CPU's kernel takes inputs of 16 bits: see must_widen()
+  const ReadsHalves reads_halves =
+      nullptr;                        // the CPU's kernel takes inputs of 16 bits; null: never
   const bool random = false;          // draws numbers, as its RandomOptions say
   const bool needs_elements = false;  // refuses to reduce no elements
   const std::uint8_t numbers = 0;     // of an update: so many numbers follow the gradients

@@ -145,6 +145,35 @@ TEST_CASE("convolutions and their gradients are those of loops in float64") {
   }
 }
 
+TEST_CASE("convolutions of 16 bits are those of float32, rounded once") {
+  std::mt19937 random(21);
+  seed(5);
+  const int count = at_most_asked(100);
+  for (int i = 0; i < count; ++i) {
+    const Problem p = random_problem(random);
+    const DType dtype = i % 2 ? DType::float16 : DType::bfloat16;
+    INFO(p.text() << ", " << to_string(dtype));
+    const std::vector<Tensor> narrow = {random::normal(p.x()).to(dtype),
+                                        random::normal(p.weight()).to(dtype),
+                                        random::normal(p.y()).to(dtype)};
+    const auto compute = [&](DType to) {
+      const Tensor x = narrow[0].to(to), w = narrow[1].to(to);
+      GradientTape tape;
+      tape.watch(x);
+      tape.watch(w);
+      const Tensor y = conv2d(x, w, p.options());
+      std::vector<Tensor> found = tape.gradient(y, {x, w}, {.upstream = narrow[2].to(to)});
+      found.push_back(y);
+      return found;
+    };
+    const std::vector<Tensor> found = compute(dtype), wide = compute(DType::float32);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      REQUIRE(found[k].dtype() == dtype);
+      CHECK(equal_bits(found[k], wide[k].to(dtype)));
+    }
+  }
+}
+
 TEST_CASE("convolutions give the same bits in every form and for any number of threads") {
   seed(4);
   const Tensor x = random::normal({3, 9, 14, 6}), w = random::normal({3, 2, 6, 20});
