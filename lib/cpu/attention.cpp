@@ -88,19 +88,20 @@ void attend(const Attended<T>& a, Int head, Int first, Int end, const T* packed,
   T *const scores = room.take(query_block * key_block), *const scaled =
                                                             room.take(query_block * a.width);
   RunningSoftmax<T> softmax{room.take(query_block), room.take(query_block)};
-  T* const factors = room.take(key_block);
+  T *const factors = room.take(key_block), *const wide = room.take(a.wide_size(
+                                               key_block, most(a.width, a.value_width)));
   const Int of_keys = head / a.group * a.keys, length = a.length_of(head), mask = a.mask_at(head);
-  const T *const k = a.k + of_keys * a.width, *const v = a.v + of_keys * a.value_width;
+  const Source<T> k = a.k + of_keys * a.width, v = a.v + of_keys * a.value_width;
   for (Int i = first; i < end; i += query_block) {
     const Int n = least(query_block, end - i), row = head * a.queries + i;
-    for (Int e = 0; e < n * a.width; ++e) scaled[e] = a.q[row * a.width + e] * a.scale;
+    copy_scaled(a, row, n, scaled);
     T* const results = out + row * a.value_width;
     clear(results, n * a.value_width);
     softmax.begin(n);
     const Int last = a.end_key(i + n - 1, length);
     for (Int j = a.first_key(i) / key_block * key_block; j < last; j += key_block) {
       const Int m = least(key_block, length - j);
-      products_with_rows(n, m, a.width, scaled, k, packed, j, scores);
+      products_with_rows(n, m, a.width, scaled, k, packed, j, scores, wide);
       for (Int r = 0; r < n; ++r) {
         T* const of_row = scores + r * key_block;
         mask_scores(a, i + r, length, mask, j, m, of_row);
@@ -110,8 +111,9 @@ void attend(const Attended<T>& a, Int head, Int first, Int end, const T* packed,
           for (Int e = 0; e < m; ++e) of_row[e] *= factors[e];
         }
       }
-      product(n, a.value_width, m, scores, key_block, Int{1}, v + j * a.value_width, a.value_width,
-              results, a.value_width, true);
+      const T* const values = (v + j * a.value_width).read(m * a.value_width, wide);
+      product(n, a.value_width, m, scores, key_block, Int{1}, values, a.value_width, results,
+              a.value_width, true);
     }
     for (Int r = 0; r < n; ++r) {
       const T sum = softmax.sum[r];
@@ -125,23 +127,25 @@ template <class T>
 void attention_value(const Attended<T>& a, T* out, T* log_sums) {
   const Parts parts(a.heads, blocks_of(a.queries, query_block));
   const Int packed_size = a.packed_size(a.width);
-  const Int own = query_block * (key_block + a.width + 2) + key_block;
-  parallel_rows(
-      a.heads * parts.count, a.work() / parts.count, shared_work, [&](Int unit, Int end_unit) {
-        Room<T> room(packed_size + own);
-        T* const packed = packed_size ? room.take(packed_size) : nullptr;
-        Int packed_head = -1;
-        for (; unit < end_unit; ++unit) {
-          const Int head = unit / parts.count, part = unit % parts.count;
-          if (packed && packed_head != head / a.group) {
-            packed_head = head / a.group;
-            pack(a.k + packed_head * a.keys * a.width, a.length_of(head), a.width, packed);
-          }
-          const Int first = part * parts.blocks * query_block;
-          const Int end = least(a.queries, first + parts.blocks * query_block);
-          attend(a, head, first, end, packed, room, out, log_sums);
-        }
-      });
+  const Int wide_size = a.wide_size(key_block, most(a.width, a.value_width));
+  const Int own = query_block * (key_block + a.width + 2) + key_block + wide_size;
+  parallel_rows(a.heads * parts.count, a.work() / parts.count, shared_work,
+                [&](Int unit, Int end_unit) {
+                  Room<T> room(packed_size + own);
+                  T* const packed = packed_size ? room.take(packed_size) : nullptr;
+                  Int packed_head = -1;
+                  for (; unit < end_unit; ++unit) {
+                    const Int head = unit / parts.count, part = unit % parts.count;
+                    if (packed && packed_head != head / a.group) {
+                      packed_head = head / a.group;
+                      pack(a.k + packed_head * a.keys * a.width, a.length_of(head), a.width, packed,
+                           Room<T>(room).take(wide_size));
+                    }
+                    const Int first = part * parts.blocks * query_block;
+                    const Int end = least(a.queries, first + parts.blocks * query_block);
+                    attend(a, head, first, end, packed, room, out, log_sums);
+                  }
+                });
 }
 KernelResult attention(const KernelCall& call) {
   return with_floating(call.output().dtype, [&]<class T>(Type<T>) {
@@ -154,7 +158,8 @@ KernelResult attention(const KernelCall& call) {
 /// does not compute them.
 template <class T>
 struct Gradients {
-  const T *out, *log_sums, *dy;
+  Source<T> out, dy;
+  const T* log_sums;
   T *dq, *dk, *dv, *dmask;
   bool adds_to_q, adds_to_k, adds_to_v;
 };
@@ -184,11 +189,14 @@ void differentiate(const Attended<T>& a, const Gradients<T>& g, const Area& area
                                                             room.take(query_block * key_block);
   T *const scaled = room.take(query_block * w), *const sums = room.take(query_block * w);
   T *const dots = room.take(query_block), *const factors = room.take(key_block);
-  const T *const k = a.k + keys * w, *const v = a.v + keys * vw;
+  T *const wide = room.take(a.wide_size(key_block, most(w, vw))),
+           *const wide_dy = room.take(a.wide_size(query_block, vw)),
+           *const wide_out = room.take(a.wide_size(1, vw));
+  const Source<T> k = a.k + keys * w, v = a.v + keys * vw;
   const Int end_key = least(length, area.end_key), in_area = end_key - area.first_key;
   if (a.packs()) {
-    pack(k + area.first_key * w, in_area, w, packed_k + area.first_key * w);
-    pack(v + area.first_key * vw, in_area, vw, packed_v + area.first_key * vw);
+    pack(k + area.first_key * w, in_area, w, packed_k + area.first_key * w, wide);
+    pack(v + area.first_key * vw, in_area, vw, packed_v + area.first_key * vw, wide);
   }
   const Int all = area.end_key - area.first_key;
   if (g.dk && !g.adds_to_k) clear(g.dk + (keys + area.first_key) * w, all * w);
@@ -197,10 +205,10 @@ void differentiate(const Attended<T>& a, const Gradients<T>& g, const Area& area
     const Int mask = a.mask_at(head);
     for (Int i = area.first_query; i < area.end_query; i += query_block) {
       const Int n = least(query_block, area.end_query - i), row = head * a.queries + i;
-      const T* const dy = g.dy + row * vw;
-      for (Int e = 0; e < n * w; ++e) scaled[e] = a.q[row * w + e] * a.scale;
+      const T* const dy = (g.dy + row * vw).read(n * vw, wide_dy);
+      copy_scaled(a, row, n, scaled);
       for (Int r = 0; r < n; ++r) {
-        const T *const y = g.out + (row + r) * vw, *const of_row = dy + r * vw;
+        const T *const y = (g.out + (row + r) * vw).read(vw, wide_out), *const of_row = dy + r * vw;
         dots[r] = lane_sum<T>(row_sum<T>(vw, [&](Int e, Chunk<T> chunk) {
           return Vector<T>(chunk.zero_padded(y + e) * chunk.zero_padded(of_row + e));
         }));
@@ -210,8 +218,8 @@ void differentiate(const Attended<T>& a, const Gradients<T>& g, const Area& area
       const Int first = a.first_key(i) / key_block * key_block;
       for (Int j = first > area.first_key ? first : area.first_key; j < end; j += key_block) {
         const Int m = least(key_block, end_key - j);
-        products_with_rows(n, m, w, scaled, k, packed_k, j, powers);
-        products_with_rows(n, m, vw, dy, v, packed_v, j, ds);
+        products_with_rows(n, m, w, scaled, k, packed_k, j, powers, wide);
+        products_with_rows(n, m, vw, dy, v, packed_v, j, ds, wide);
         for (Int r = 0; r < n; ++r) {
           T *const p = powers + r * key_block, *const d = ds + r * key_block;
           mask_scores(a, i + r, length, mask, j, m, p);
@@ -236,7 +244,8 @@ void differentiate(const Attended<T>& a, const Gradients<T>& g, const Area& area
           product(m, vw, n, powers, Int{1}, key_block, dy, vw, g.dv + (keys + j) * vw, vw, true);
         if (g.dk)
           product(m, w, n, ds, Int{1}, key_block, scaled, w, g.dk + (keys + j) * w, w, true);
-        if (g.dq) product(n, w, m, ds, key_block, Int{1}, k + j * w, w, sums, w, true);
+        if (g.dq)
+          product(n, w, m, ds, key_block, Int{1}, (k + j * w).read(m * w, wide), w, sums, w, true);
       }
       if (!g.dq) continue;
       T* const dq = g.dq + row * w;
@@ -255,7 +264,9 @@ void share(const Attended<T>& a, const Gradients<T>& g, const Division& d) {
   const Int of_queries = blocks_of(a.queries, d.queries);
   const Int of_keys = a.keys ? blocks_of(a.keys, d.keys) : 1, parts = of_queries * of_keys;
   const Int memory = a.packed_size(a.width + a.value_width) +
-                     2 * query_block * (key_block + a.width) + query_block + key_block;
+                     2 * query_block * (key_block + a.width) + query_block + key_block +
+                     a.wide_size(key_block, most(a.width, a.value_width)) +
+                     a.wide_size(query_block + 1, a.value_width);
   parallel_rows(d.heads / d.group * parts, a.work() * d.group / parts, shared_work,
                 [&](Int unit, Int end) {
                   const Room<T> room(memory);
@@ -276,14 +287,21 @@ Gradients<T> gradients_of(const GradientKernelCall& call, int mask) {
   const auto of = [&](int i) {
     return i < call.output_count && call.dx(i) ? call.dx(i)->as<T>() : nullptr;
   };
-  return {
-      call.y(0)->as<T>(),        call.y(1)->as<T>(), call.dy()->as<T>(), of(0),       of(1), of(2),
-      mask ? of(mask) : nullptr, call.adds(0),       call.adds(1),       call.adds(2)};
+  return {Source<T>(*call.y(0)),
+          Source<T>(*call.dy()),
+          call.y(1)->as<T>(),
+          of(0),
+          of(1),
+          of(2),
+          mask ? of(mask) : nullptr,
+          call.adds(0),
+          call.adds(1),
+          call.adds(2)};
 }
 KernelResult attention_gradient(const KernelCall& given) {
   const GradientKernelCall call(given);
   const auto& options = call.option<AttentionSettings>();
-  return with_floating(call.dy()->dtype, [&]<class T>(Type<T>) {
+  return with_floating(call.y(1)->dtype, [&]<class T>(Type<T>) {
     const Attended<T> a = attended<T>(options, &call.inputs[call.op_outputs()]);
     Gradients<T> g = gradients_of<T>(call, a.added ? options.mask() : 0);
     if (g.dmask && !call.adds(options.mask())) clear(g.dmask, a.mask_elements);
@@ -309,7 +327,7 @@ KernelResult attention_gradient(const KernelCall& given) {
     // The mask follows, one head after the other, as heads may share it. If queries share it too,
     // they are one unit.
     if (!dmask) return;
-    g = {g.out, g.log_sums, g.dy, nullptr, nullptr, nullptr, dmask, false, false, false};
+    g = {g.out, g.dy, g.log_sums, nullptr, nullptr, nullptr, dmask, false, false, false};
     for (Int head = 0; head < a.heads; ++head)
       share(a, g, {head, 1, 1, a.mask_row ? query_block : a.queries, a.keys});
   });

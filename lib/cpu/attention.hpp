@@ -3,6 +3,7 @@
 #pragma once
 #include "lib/cpu/philox.hpp"
 #include "lib/cpu/product.hpp"
+#include "lib/cpu/source.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/table/numbers.hpp"
 #include "lib/table/options/attention.hpp"
@@ -54,7 +55,7 @@ inline Dropout dropout_of(double probability, const Body& seed) {
 /// What the heads of one call attend to.
 template <class T>
 struct Attended : AttentionSizes {
-  const T *q = nullptr, *k = nullptr, *v = nullptr;
+  Source<T> q = {}, k = {}, v = {};
   T scale = 1;
   const std::uint8_t* seen = nullptr;  // by a mask of bool
   const T* added = nullptr;            // by a floating mask
@@ -65,6 +66,8 @@ struct Attended : AttentionSizes {
   Int length_of(Int head) const { return lengths ? lengths[head / heads_in_batch] : keys; }
   bool packs() const { return queries > few_queries; }
   Int packed_size(Int wide) const { return packs() ? rounded_up(keys, key_block) * wide : 0; }
+  /// Memory for so many rows of 16 bits, widened.
+  Int wide_size(Int rows, Int wide) const { return q.is_half() ? rows * wide : 0; }
   /// Multiply-adds of one head.
   Int work() const { return queries * keys * (width + value_width); }
 };
@@ -73,9 +76,9 @@ Attended<T> attended(const AttentionSettings& options, const Body* const* inputs
   const Body* const mask = options.has_mask ? inputs[options.mask()] : nullptr;
   const Body &q = *inputs[0], &k = *inputs[1], &v = *inputs[2];
   Attended<T> a{sizes_of(options, q.shape, k.shape, v.shape, mask ? &mask->shape : nullptr)};
-  a.q = q.as<T>();
-  a.k = k.as<T>();
-  a.v = v.as<T>();
+  a.q = Source<T>(q);
+  a.k = Source<T>(k);
+  a.v = Source<T>(v);
   a.scale = static_cast<T>(options.scale);
   if (mask && mask->dtype == DType::boolean) a.seen = mask->as<std::uint8_t>();
   if (mask && mask->dtype != DType::boolean) a.added = mask->as<T>();
@@ -93,21 +96,30 @@ void product(Int n, Int m, Int k, const T* x, Int x_row, Int x_column, const T* 
       Product<T>{n, m, k, x, x_row, x_column, y, y_row, c, c_row, adds ? c : nullptr, c_row});
 }
 
-/// Packs rows of keys or values as columns, block by block.
+/// Packs rows of keys or values as columns, block by block. `wide` has room for a block of 16 bits.
 template <class T>
-void pack(const T* from, Int rows, Int width, T* to) {
-  for (; rows > 0; rows -= key_block, from += key_block * width, to += key_block * width)
-    transpose_elements(from, width, to, key_block, width, least(rows, key_block));
+void pack(Source<T> from, Int rows, Int width, T* to, T* wide) {
+  for (; rows > 0; rows -= key_block, from = from + key_block * width, to += key_block * width) {
+    const Int some = least(rows, key_block);
+    transpose_elements(from.read(some * width, wide), width, to, key_block, width, some);
+  }
 }
 /// Products of n rows of x with the m rows from row j of a matrix, which may be packed.
 template <class T>
-void products_with_rows(Int n, Int m, Int width, const T* x, const T* rows, const T* packed, Int j,
-                        T* to) {
+void products_with_rows(Int n, Int m, Int width, const T* x, const Source<T>& rows, const T* packed,
+                        Int j, T* to, T* wide) {
   if (packed)
     return product(n, m, width, x, width, Int{1}, packed + j * width, key_block, to, key_block,
                    false);
-  product_of_dots(Matrix<T>{x, n, width, width, 1}, Matrix<T>{rows + j * width, width, m, 1, width},
-                  to, key_block);
+  const T* const block = (rows + j * width).read(m * width, wide);
+  product_of_dots(Matrix<T>{x, n, width, width, 1}, Matrix<T>{block, width, m, 1, width}, to,
+                  key_block);
+}
+/// q of n rows, times the scale.
+template <class T>
+void copy_scaled(const Attended<T>& a, Int row, Int n, T* to) {
+  (a.q + row * a.width).copy(to, n * a.width);
+  for (Int e = 0; e < n * a.width; ++e) to[e] *= a.scale;
 }
 
 /// Adds the mask to scores of one query with m keys from key j on. Hidden keys get -infinity, and

@@ -9,6 +9,7 @@
 
 namespace reel::kernels::REEL_ISA {
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+inline std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
 /// The elements of one vector, or fewer at the end of a row.
 template <class T>

@@ -16,7 +16,6 @@ namespace reel::kernels::REEL_ISA {
 using Int = std::int64_t;
 inline constexpr int spatial = 3;  // axes: depth, height, width; absent ones have length 1
 
-inline Int most(Int a, Int b) { return a > b ? a : b; }
 inline Int within(Int x, Int low, Int high) { return x < low ? low : x > high ? high : x; }
 
 struct Geometry : ConvolutionSizes {

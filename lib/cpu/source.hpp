@@ -34,6 +34,12 @@ class Source {
       if (how_) return widen(reinterpret_cast<const std::uint16_t*>(data_), to, n, how_);
     std::memcpy(to, data_, static_cast<std::size_t>(n) * sizeof(T));
   }
+  /// n elements where they are; of 16 bits, widened in `memory`.
+  const T* read(std::int64_t n, T* memory) const {
+    if (!is_half()) return in_place();
+    copy(memory, n);
+    return memory;
+  }
   T operator[](std::int64_t i) const {
     T x;
     (*this + i).copy(&x, 1);

@@ -187,6 +187,7 @@ constinit Op attention_op{
     .needs = {{attention_needs, attention_needs, attention_needs, attention_needs}},
     .contiguous_inputs = true,
     .autocast = Autocast::low,
+    .reads_halves = [](Part, const KernelCall&) { return true; },
     .kept = 1,
     .samples = attention_samples,
     .argument_names = "q, k, v"};

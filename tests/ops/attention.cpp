@@ -313,6 +313,36 @@ TEST_CASE("queries without keys give zeros, with gradients of zero") {
                  broadcast_to(mean(v, 2, keepdims), {1, 2, 4, 8}), {.atol = 1e-6}));
 }
 
+TEST_CASE("attention of 16 bits is that of float32, rounded once") {
+  seed(11);
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    for (const Int queries : {1, 5, 130})
+      for (const bool causal : {false, true}) {
+        INFO(to_string(dtype) << ", queries " << queries << ", causal " << causal);
+        const Tensor lengths = tensor({150, 70});
+        const std::vector<Tensor> narrow = {
+            normal({2, 4, queries, 24}).to(dtype), normal({2, 2, 150, 24}).to(dtype),
+            normal({2, 2, 150, 17}).to(dtype), normal({2, 4, queries, 17}).to(dtype)};
+        const auto compute = [&](DType to) {
+          std::vector<Tensor> in;
+          for (const Tensor& x : narrow) in.push_back(x.to(to));
+          GradientTape tape;
+          for (int i : {0, 1, 2}) tape.watch(in[i]);
+          const Tensor y =
+              attention(in[0], in[1], in[2], {.key_lengths = lengths, .causal = causal});
+          auto found = tape.gradient(y, {in[0], in[1], in[2]}, {.upstream = in[3]});
+          found.push_back(y);
+          return found;
+        };
+        const auto found = compute(dtype), wide = compute(DType::float32);
+        CHECK(equal(found[3], wide[3].to(dtype)));
+        for (int i : {0, 1, 2}) {  // the gradient reads the rounded result
+          REQUIRE(found[i].dtype() == dtype);
+          CHECK(allclose(found[i].to(DType::float32), wide[i], {.rtol = 2e-2, .atol = 2e-2}));
+        }
+      }
+}
+
 TEST_CASE("keys behind a length are not read, and NaN elsewhere spreads") {
   seed(10);
   const double nan = std::numeric_limits<double>::quiet_NaN();
