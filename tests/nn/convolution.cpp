@@ -95,14 +95,54 @@ TEST_CASE("pooling has the lengths and counts of PyTorch's table") {
 
 TEST_CASE("the gradient of a largest element goes to the first of equal ones, and to NaN") {
   const float nan = std::nanf("");
-  const Tensor x = tensor({1.f, 3.f, 3.f, 2.f, nan, 5.f}).reshape({1, 6, 1});
+  const Tensor x = tensor({1.f, 3.f, 3.f, 2.f, nan, 5.f, 5.f, nan}).reshape({1, 8, 1});
   GradientTape tape;
   tape.watch(x);
   const Tensor y = max_pool1d(x, 2, {.stride = 2});
   CHECK(y.values<float>()[0] == 3);
   CHECK(y.values<float>()[1] == 3);
   CHECK(std::isnan(y.values<float>()[2]));
-  CHECK(equal(tape.gradient(sum(y), x).reshape({-1}), tensor({0.f, 1.f, 1.f, 0.f, 1.f, 0.f})));
+  CHECK(std::isnan(y.values<float>()[3]));
+  CHECK(equal(tape.gradient(sum(y), x).reshape({-1}),
+              tensor({0.f, 1.f, 1.f, 0.f, 1.f, 0.f, 0.f, 1.f})));
+}
+
+TEST_CASE("the gradient of overlapping windows with equal elements is that of a loop") {
+  seed(3);
+  const std::int64_t height = 8, width = 11;
+  for (const std::int64_t channels : {1, 3, 8, 21}) {
+    INFO("channels " << channels);
+    const Shape shape{2, height, width, channels};
+    Tensor x = random::integers(0, 3, shape).to(float32);
+    x = where(random::uniform(shape) < 0.1, std::nan(""), x);
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor y =
+        max_pool2d(x, {3, 2}, {.stride = {2, 1}, .dilation = {1, 2}, .padding = {1, 1}});
+    const Tensor dy = random::integers(1, 9, y.shape()).to(float32);  // sums are exact
+    std::vector<float> expected(static_cast<std::size_t>(shape.elements()));
+    const auto from = x.values<float>(), up = dy.values<float>();
+    const auto at = [&](std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+      return static_cast<std::size_t>(((n * height + h) * width + w) * channels + c);
+    };
+    std::size_t k = 0;
+    for (std::int64_t n = 0; n < 2; ++n)
+      for (std::int64_t p = 0; p < y.shape()[1]; ++p)
+        for (std::int64_t q = 0; q < y.shape()[2]; ++q)
+          for (std::int64_t c = 0; c < channels; ++c, ++k) {
+            std::size_t best = from.size();
+            for (std::int64_t h = 2 * p - 1; h < 2 * p + 2; ++h)
+              for (std::int64_t w = q - 1; w < q + 3; w += 2) {
+                if (h < 0 || h >= height || w < 0 || w >= width) continue;
+                const std::size_t now = at(n, h, w, c);
+                if (best == from.size() || from[now] > from[best] ||
+                    (std::isnan(from[now]) && !std::isnan(from[best])))
+                  best = now;
+              }
+            expected[best] += up[k];
+          }
+    CHECK(equal(tape.gradient(y, x, {.upstream = dy}), tensor(expected).reshape(shape)));
+  }
 }
 
 TEST_CASE("pooling and resizing have the derivatives of differences") {
