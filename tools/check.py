@@ -279,7 +279,7 @@ def consumers():
         for kind in ("shared", "static"):
             command(f"consumer by {way}, {kind}", "tests/consumers/consume.sh", prefix, way, kind)
     for example in ("01_eager", "02_tape", "03_rnn", "05_trace", "06_devices", "07_interop", "08_own_op", "09_errors",
-                    "11_data", "13_batched", "14_graph"):
+                    "10_vision_attention", "11_data", "13_batched", "14_graph"):
         command(f"example {example}", "tests/consumers/example.sh", prefix,
                 f"{os.environ['REEL_SHARED']}/examples/{example}.cpp")
     command("consumer of other arrays", "tests/consumers/example.sh", prefix, "tests/consumers/arrays.cpp")

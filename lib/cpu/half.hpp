@@ -69,8 +69,11 @@ inline std::uint16_t to_float16(float x) {
     _mm256_storeu_ps(to + i,
                      _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
 #endif
+  n -= i;  // with bounds of i and n, g++ 12 warns of a loop without an end
+  from += i;
+  to += i;
   REEL_INDEPENDENT
-  for (; i < n; ++i) to[i] = half::from_float16(from[i]);
+  for (std::int64_t k = 0; k < n; ++k) to[k] = half::from_float16(from[k]);
 }
 /// n elements of float32, rounded to 16 bits.
 [[gnu::noinline]] inline void narrow(const float* from, std::uint16_t* to, std::int64_t n,

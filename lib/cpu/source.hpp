@@ -41,9 +41,12 @@ class Source {
     return memory;
   }
   T operator[](std::int64_t i) const {
-    T x;
-    (*this + i).copy(&x, 1);
-    return x;
+    if constexpr (std::is_same_v<T, float>)
+      if (how_) {
+        const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(data_)[i];
+        return how_ & pass_bfloat16 ? half::from_bfloat16(bits) : half::from_float16(bits);
+      }
+    return in_place()[i];
   }
 
  private:
