@@ -11,6 +11,10 @@ namespace reel::kernels::REEL_ISA {
 inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 inline std::int64_t most(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
+/// A number of vectors.
+template <int>
+struct Width {};
+
 /// The elements of one vector, or fewer at the end of a row.
 template <class T>
 struct Chunk {

@@ -20,9 +20,6 @@ struct WindowRows {
   Int count;
 };
 
-/// A number of vectors.
-template <int>
-struct Width {};
 /// `Outputs` outputs of a line, all channels: y = start + sum over taps. The taps of a row follow
 /// one another with `tap` elements between them, the outputs with `step` in x and `y_step` in y.
 template <int Outputs, class T>

@@ -9,12 +9,6 @@
 #include "lib/cpu/simd.hpp"
 #include "lib/table/kernel_call.hpp"
 
-// Loops over registers are unrolled before g++ decides which values are kept in memory.
-#ifdef __clang__
-#define REEL_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define REEL_UNROLL _Pragma("GCC unroll 16")
-#endif
 // With narrow vectors the overhead of the loop would be visible.
 #if defined(__AVX512F__) || defined(__clang__)
 #define REEL_UNROLL_STEPS

@@ -31,31 +31,50 @@ struct Windows : ConvolutionSizes {
     Int n;
     Range d, h, w;
   };
-  Window window(Int line) const {
-    const Int n = line / out[1] / out[0];
-    return {n, range(0, line / out[1] % out[0]), range(1, line % out[1]), {}};
-  }
-  /// f(pixel of x, whether it is the first). Pixels count in the whole batch.
+  /// f(output pixel, its window) for some lines of the output.
   template <class F>
-  void each_pixel(const Window& of, const F& f) const {
-    bool first = true;
-    for (Int i = of.d.first; i < of.d.end; i += dilation[0])
-      for (Int j = of.h.first; j < of.h.end; j += dilation[1])
-        for (Int k = of.w.first; k < of.w.end; k += dilation[2]) {
-          f(((of.n * in[0] + i) * in[1] + j) * in[2] + k, first);
-          first = false;
-        }
-  }
-  /// f(output pixel, pixel of x, whether it is the first of its window) for a line of the output.
-  template <class F>
-  void each(Int line, const F& f) const {
-    Window of = window(line);
-    for (Int q = 0; q < out[2]; ++q) {
-      of.w = range(2, q);
-      each_pixel(of, [&](Int from, bool first) { f(line * out[2] + q, from, first); });
+  void each(Int line, Int end, const F& f) const {
+    for (; line < end; ++line) {
+      const Int n = line / out[1] / out[0];
+      Window window{n, range(0, line / out[1] % out[0]), range(1, line % out[1]), {}};
+      for (Int q = 0; q < out[2]; ++q) {
+        window.w = range(2, q);
+        f(line * out[2] + q, window);
+      }
     }
   }
+  /// f(pixel of x). Pixels count in the whole batch.
+  template <class F>
+  void each_pixel(const Window& window, const F& f) const {
+    for (Int i = window.d.first; i < window.d.end; i += dilation[0])
+      for (Int j = window.h.first; j < window.h.end; j += dilation[1])
+        for (Int k = window.w.first; k < window.w.end; k += dilation[2])
+          f(((window.n * in[0] + i) * in[1] + j) * in[2] + k);
+  }
+  /// The largest elements of a window, for some vectors of channels from x on; NaN is larger than
+  /// all.
+  template <int Vectors, class T>
+  void find_largest(const Window& window, const T* x, Chunk<T> chunk,
+                    Vector<T> (&best)[Vectors]) const {
+    REEL_UNROLL
+    for (auto& each : best) each = Vector<T>(-static_cast<T>(__builtin_inf()));
+    each_pixel(window, [&](Int from) {
+      REEL_UNROLL
+      for (int v = 0; v < Vectors; ++v) {
+        const Vector<T> other = chunk.get(x + from * channels + v * lanes<T>);
+        best[v] = xsimd::select((other > best[v]) | xsimd::isnan(other), other, best[v]);
+      }
+    });
+  }
 };
+/// f(width, channel, chunk): several vectors at once, then one by one.
+template <class T, class F>
+void for_channels(Int count, const F& f) {
+  constexpr Int L = lanes<T>;
+  Int e = 0;
+  for (; e + 4 * L <= count; e += 4 * L) f(Width<4>(), e, Chunk<T>{L});
+  for (; e < count; e += L) f(Width<1>(), e, Chunk<T>{least(L, count - e)});
+}
 constexpr Int elements_in_block = 1 << 15;
 
 KernelResult max_pool(const KernelCall& call) {
@@ -65,20 +84,14 @@ KernelResult max_pool(const KernelCall& call) {
     T* const y = call.output().as<T>();
     const Int c = windows.channels;
     parallel_rows(windows.lines(), windows.out[2] * c, elements_in_block, [&](Int line, Int end) {
-      for (; line < end; ++line)
-        windows.each(line, [&](Int to, Int from, bool first) {
-          if (first) {
-            for_chunks<T>(c, [=](Int e, Chunk<T> chunk) {
-              chunk.put(y + to * c + e, chunk.get(x + from * c + e));
-            });
-          } else {
-            for_chunks<T>(c, [=](Int e, Chunk<T> chunk) {
-              const Vector<T> best = chunk.get(y + to * c + e), other = chunk.get(x + from * c + e);
-              chunk.put(y + to * c + e,
-                        xsimd::select((other > best) | xsimd::isnan(other), other, best));
-            });
-          }
+      windows.each(line, end, [&](Int to, const Windows::Window& window) {
+        for_channels<T>(c, [&]<int Vectors>(Width<Vectors>, Int e, Chunk<T> chunk) {
+          Vector<T> best[Vectors];
+          windows.find_largest(window, x + e, chunk, best);
+          REEL_UNROLL
+          for (int v = 0; v < Vectors; ++v) chunk.put(y + to * c + e + v * lanes<T>, best[v]);
         });
+      });
     });
   });
 }
@@ -92,22 +105,20 @@ KernelResult max_pool_places(const KernelCall& call) {
     Int* const places = call.output().as<Int>();
     const Int c = windows.channels, image = windows.in[0] * windows.in[1] * windows.in[2];
     parallel_rows(windows.lines(), windows.out[2] * c, elements_in_block, [&](Int line, Int end) {
-      for (; line < end; ++line) {
-        const Int n = line / windows.out[1] / windows.out[0];
-        windows.each(line, [&](Int to, Int from, bool first) {
-          Int* const at = places + to * c;
-          const T *const now = x + from * c, *const all = x + n * image * c;
-          const Int place = from - n * image;
-          if (first) {
-            for (Int e = 0; e < c; ++e) at[e] = place;
-          } else {
-            for (Int e = 0; e < c; ++e) {
-              const T best = all[at[e] * c + e];
-              if (now[e] > best || (now[e] != now[e] && best == best)) at[e] = place;
-            }
+      windows.each(line, end, [&](Int to, const Windows::Window& window) {
+        Int* const at = places + to * c;
+        const T* const all = x + window.n * image * c;
+        bool first = true;
+        windows.each_pixel(window, [&](Int from) {
+          const T* const now = x + from * c;
+          for (Int e = 0; e < c; ++e) {
+            const T best = first ? now[e] : all[at[e] * c + e];
+            if (first || now[e] > best || (now[e] != now[e] && best == best))
+              at[e] = from - window.n * image;
           }
+          first = false;
         });
-      }
+      });
     });
   });
 }
@@ -125,29 +136,24 @@ KernelResult max_pool_gradient(const KernelCall& given) {
       if (!call.adds())
         clear_bytes(reinterpret_cast<std::byte*>(dx + n * image),
                     (end - n) * image * static_cast<Int>(sizeof(T)));
-      for (Int line = n * lines; line < end * lines; ++line) {
-        Windows::Window of = windows.window(line);
-        for (Int q = 0; q < windows.out[2]; ++q) {
-          of.w = windows.range(2, q);
-          const T* const up = dy + (line * windows.out[2] + q) * c;
-          for_chunks<T>(c, [&](Int e, Chunk<T> chunk) {
-            Vector<T> best(T(0)), left = chunk.get(up + e);
-            const Vector<T> none(T(0));
-            windows.each_pixel(of, [&](Int from, bool first) {
-              const Vector<T> other = chunk.get(x + from * c + e);
-              best =
-                  first ? other : xsimd::select((other > best) | xsimd::isnan(other), other, best);
-            });
-            windows.each_pixel(of, [&](Int from, bool) {
-              const Vector<T> now = chunk.get(x + from * c + e);
-              const auto is_best = (now == best) | xsimd::isnan(now);
-              T* const to = dx + from * c + e;
-              chunk.put(to, chunk.get(to) + xsimd::select(is_best, left, none));
-              left = xsimd::select(is_best, none, left);
-            });
+      windows.each(n * lines, end * lines, [&](Int pixel, const Windows::Window& window) {
+        for_channels<T>(c, [&]<int Vectors>(Width<Vectors>, Int e, Chunk<T> chunk) {
+          Vector<T> best[Vectors], left[Vectors];
+          windows.find_largest(window, x + e, chunk, best);
+          REEL_UNROLL
+          for (int v = 0; v < Vectors; ++v) left[v] = chunk.get(dy + pixel * c + e + v * lanes<T>);
+          windows.each_pixel(window, [&](Int from) {
+            REEL_UNROLL
+            for (int v = 0; v < Vectors; ++v) {
+              const Int at = from * c + e + v * lanes<T>;
+              const Vector<T> now = chunk.get(x + at), none(T(0));
+              const auto is_best = (now == best[v]) | xsimd::isnan(now);
+              chunk.put(dx + at, chunk.get(dx + at) + xsimd::select(is_best, left[v], none));
+              left[v] = xsimd::select(is_best, none, left[v]);
+            }
           });
-        }
-      }
+        });
+      });
     });
   });
 }

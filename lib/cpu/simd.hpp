@@ -69,6 +69,13 @@ inline batch<float, neon64> div(batch<float, neon64> const& x, batch<float, neon
 #define REEL_NOT_IN_VECTORS [[gnu::optimize("no-tree-vectorize")]]
 #endif
 
+// Loops over registers are unrolled before g++ decides which values are kept in memory.
+#ifdef __clang__
+#define REEL_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define REEL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 // Unrolls a loop by four iterations.
 #ifdef __clang__
 #define REEL_UNROLL_FOUR _Pragma("clang loop unroll_count(4)")
