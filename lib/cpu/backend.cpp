@@ -36,6 +36,15 @@ void fill_elements(T* out, std::int64_t n, T number) {
   for (; i + count <= n; i += count) std::memcpy(out + i, numbers, sizeof(numbers));
   std::fill_n(out + i, n - i, number);
 }
+/// Runs a call of 16 bits whose kernel does not take them; else returns false.
+[[gnu::noinline]] bool run_halves(CpuBackend& backend, const DeviceCall& call) {
+  const TakesHalves takes = call.op.on_cpu().takes_halves;
+  const bool reads = call.op.reads_halves && call.op.reads_halves(call.part, call.kernel);
+  if (!must_widen(call, reads)) return false;
+  if (call.part == Part::value && takes && takes(call.kernel)) return false;
+  run_widened(backend, call, reads);
+  return true;
+}
 }  // namespace
 
 // Tensors on the CPU take their memory from the blocks of their thread, see lib/memory.
@@ -51,12 +60,8 @@ void CpuBackend::run(const DeviceCall& call) try {
   if (kernels.passes && call.part == Part::value) return run_pointwise(call.op, call.kernel);
   if (kernels.passes) return run_pointwise_gradient(call);
   const Kernel kernel = kernels.of(call.part);
-  if (must_widen(call, false)) [[unlikely]] {
-    const bool takes = call.part == Part::value && kernels.takes_halves;
-    const bool reads = call.op.reads_halves && call.op.reads_halves(call.part, call.kernel);
-    if (must_widen(call, reads) && !(takes && kernels.takes_halves(call.kernel)))
-      return run_widened(*this, call, reads);
-  }
+  if (must_widen(call, false)) [[unlikely]]
+    if (run_halves(*this, call)) return;
   if (call.op.contiguous_inputs && call.part == Part::value && !call.kernel.in_order()) [[unlikely]]
     return run_on_copies(*this, call);
   check_kernel(call, kernel(call.kernel));
