@@ -111,6 +111,7 @@ TEST_CASE("a kernel reads its inputs and writes its outputs once") {
       {"convolution_dense", 68},
       {"convolution_weights", 171},
       {"max_pool", 3.3},
+      {"max_pool.d", 7.1},
       {"max_pool_places", 3.3},
       // Each number is compared with two limits.
       {"check_rate", 2},

@@ -141,7 +141,11 @@ void run_every_kernel() {
   both_ways({images, filters, offsets},
             [&] { return nn::Conv2d(12, 80, 3, {.activation = Activation::relu})(images); });
   const Tensor pixels = random::normal({12, 21, 19, 12});
-  both_ways({pixels}, [&] { return max_pool2d(pixels, {2, 2}, {.stride = 1}); });
+  const auto pooled = [](const Tensor& x) { return max_pool2d(x, {2, 2}, {.stride = 1}); };
+  both_ways({pixels}, [&] { return pooled(pixels); });
+  grad([&](Tensor x) {
+    return sum(square(grad([&](Tensor inner) { return sum(square(pooled(inner))); })(x)));
+  })(pixels);
   const Tensor queries = random::normal({8, 117, 4}), keys = random::normal({8, 70, 4}),
                values = random::normal({8, 70, 100}), mask = random::normal({117, 70});
   both_ways({queries, keys, values, mask},

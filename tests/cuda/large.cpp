@@ -153,8 +153,9 @@ const std::vector<Exception>& exceptions() {
       {"run_columns<double, 0,", {fills_grid, repeats}},
       // A thread has a number of a bias. 4096 of them need millions of weights.
       {"copy_bias<", {fills_grid, repeats}},
-      // Elements at a border have fewer products.
+      // Elements at a border have fewer products, or windows.
       {"of_data<", {is_ragged, repeats}},
+      {"largest_gradient<", {is_ragged, repeats}},
       // A thread has a query. 4096 of them are as many blocks of the other kernels.
       {"row_dots<", {fills_grid, repeats}},
       // All threads of a block take part in each query or key, and the grid covers them all.
