@@ -35,6 +35,14 @@ inline constexpr int tile_height = wide_tile_rows, tall_height = 8;
 inline constexpr int panel_vectors = tile_vectors(tile_height);
 template <class T>
 inline constexpr Int panel = panel_vectors* lanes<T>;
+// Up to so many columns, tiles have fewer vectors and more rows.
+template <class T>
+inline constexpr Int narrow_panel = (panel_vectors > 2 ? 2 : 1) * lanes<T>;
+/// The most rows of a tile with these columns.
+template <class T>
+Int most_rows(Int columns) {
+  return columns <= narrow_panel<T> ? tall_height : tile_height;
+}
 inline constexpr Int band_bytes = 160 << 10, pass_bytes = 48 << 10, tiles_bytes = 80 << 10;
 
 /// The number of rows of the next tile, so that the last two tiles are equal.
@@ -100,9 +108,13 @@ void gather_rows(Int rows, const T* const* x, const Runs& runs, const T* weights
     if (rows < Rows)
       return gather_rows<Rows - 1>(rows, x, runs, weights, c, column, columns, start, adds);
   if constexpr (Rows <= tile_height)
-    if (columns > lanes<T>)
+    if (columns > narrow_panel<T>)
       return gather_tile<Rows, panel_vectors>(x, runs, weights, c, column, columns, start, adds);
-  gather_tile<Rows, 1>(x, runs, weights, c, column, columns, start, adds);
+  if (columns > lanes<T>)
+    gather_tile<Rows, narrow_panel<T> / lanes<T>>(x, runs, weights, c, column, columns, start,
+                                                  adds);
+  else
+    gather_tile<Rows, 1>(x, runs, weights, c, column, columns, start, adds);
 }
 
 /// Copies [rows, columns] pixels of a plane to contiguous memory, with zeros where the plane ends.
@@ -144,10 +156,15 @@ void pack_panels(Int rows, Int columns, T* to, Int step, const At& at) {
       for (Int i = 0; i < height; ++i) from[i] = at(r + i) + first * step;
       if (step == 1 && left == width)
         for (Int i = 0; i < height; ++i) from[i].copy(to + i * width, width);
-      else if (from[0].is_half())
+      else if (const bool together = from[0] + (height - 1) == from[height - 1];
+               together && !from[0].is_half()) {
+        transpose_elements(from[0].in_place(), step, to, width, height, left);
+        for (Int i = 0; i < height; ++i)
+          for (Int j = left; j < width; ++j) to[i * width + j] = 0;
+      } else if (from[0].is_half())
         for (Int j = 0; j < width; ++j) {
           T column[some] = {};
-          if (j < left && from[0] + (height - 1) == from[height - 1])
+          if (j < left && together)
             (from[0] + j * step).copy(column, height);
           else
             for (Int i = 0; i < height && j < left; ++i) column[i] = from[i][j * step];

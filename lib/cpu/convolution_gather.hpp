@@ -9,8 +9,8 @@ namespace reel::kernels::REEL_ISA {
 /// and output stay in the L2 cache, if the weights do. An image is one depth of an element of the
 /// batch.
 struct Bands {
-  bool copies, joined;  // joined: the taps of a window row are contiguous
-  bool is_short;        // the elements of a tile's rows are copied side by side, for all panels
+  bool copies, joined;             // joined: the taps of a window row are contiguous
+  bool divides, divides_lines;     // in stretches: bands, lines
   Int columns, row, plane, image;  // elements from one to the next in the band
   Int rows, count, images, sets;
   Int run, runs;
@@ -25,8 +25,11 @@ struct Bands {
     joined = g.dilation[2] == 1;
     run = (joined ? g.taps[2] : 1) * g.channels;
     runs = g.taps[0] * g.taps[1] * (joined ? 1 : g.taps[2]);
-    is_short = runs > 1 && run < 48;
-    copies = packs || is_short || g.groups > 1 || !(is_inside(0) && is_inside(1) && is_inside(2));
+    divides = g.taps[0] == 1 && g.channels >= 16;
+    // Where lines are short, and the ends of several come together.
+    divides_lines =
+        g.channels >= 64 && joined && g.out[1] * g.out[2] <= 100 && g.batch * g.out[0] >= 4;
+    copies = packs || g.groups > 1 || !(is_inside(0) && is_inside(1) && is_inside(2));
     columns = (g.out[2] - 1) * g.stride[2] + reach(2);
     row = (copies ? columns : g.in[2]) * g.channels;
     constexpr Int size = size_in_bytes<T>;
@@ -48,6 +51,36 @@ struct Bands {
   }
 };
 
+/// Positions of the output along an axis whose windows meet the same taps with elements of the
+/// input; the other taps meet zeros around it.
+struct Stretch {
+  Int first, end, tap, end_tap;
+};
+/// The stretches from `first` to `end`.
+struct Stretches {
+  Stretch at[8];
+  Int count = 0;
+
+  Stretches(const Geometry& g, int a, Int first, Int end, bool divides) {
+    for (Int o = first; o < end; ++o) {
+      const Int start = o * g.stride[a] - g.before[a], step = g.dilation[a];
+      Int tap = start < 0 ? (-start + step - 1) / step : 0;
+      Int end_tap = least(g.taps[a], start < g.in[a] ? (g.in[a] - 1 - start) / step + 1 : 0);
+      if (!divides || tap >= end_tap) tap = 0, end_tap = g.taps[a];
+      if (count == 0 || tap != at[count - 1].tap || end_tap != at[count - 1].end_tap) {
+        if (count == 8) {  // so many that each would be short
+          at[0] = {first, end, 0, g.taps[a]}, count = 1;
+          return;
+        }
+        at[count++] = {o, o, tap, end_tap};
+      }
+      at[count - 1].end = o + 1;
+    }
+  }
+  const Stretch* begin() const { return at; }
+  const Stretch* end() const { return at + count; }
+};
+
 template <class T>
 class GatherBand {
  public:
@@ -64,72 +97,70 @@ class GatherBand {
     constexpr Int width = panel<T>;
     if (rows_ <= 0) return;
     const Int length = bands_.runs * bands_.run, wide = rounded_up(g_.outputs, width);
-    const T* const panels = call_.packed + group_ * wide * length;
-    const T* const start = call_.start ? call_.start + group_ * wide : nullptr;
+    panels_ = call_.packed + group_ * wide * length;
+    start_ = call_.start ? call_.start + group_ * wide : nullptr;
     pixels_ = images_ * rows_ * g_.out[2];
     const Int pointers = rounded_up(2 * pixels_ * size_in_bytes<T*> / size_in_bytes<T>, 16);
     const Int band = bands_.copies ? images_ * bands_.image + 64 : 0;
-    T* const memory =
-        elements<T>(scratch, pointers + band + tall_height * (length + most_copied * lanes<T>));
+    T* const memory = elements<T>(scratch, pointers + band);
     if (bands_.copies) copy(memory + pointers);
-    find_positions(reinterpret_cast<const T**>(memory), memory + pointers);
-    // If all panels stay in L2, each tile goes through all of them, and y is written in order.
-    if (bands_.is_short ||
-        (length * wide * size_in_bytes<T> <= tiles_bytes && g_.outputs >= 2 * length)) {
-      by_tiles(length, panels, start, bands_.is_short ? memory + pointers + band : nullptr);
-      return;
-    }
-    const Int in_pass =
-        within(pass_bytes / (bands_.run * width * size_in_bytes<T>), 1, bands_.runs);
-    for (Int column = 0; column < g_.outputs; column += width) {
-      const Int left = least(width, g_.outputs - column);
-      for (Int t = 0; t < bands_.runs; t += in_pass) {
-        const Runs runs{offsets_ + t, least(in_pass, bands_.runs - t), bands_.run};
-        const T* const weights = panels + (column / width * length + t * bands_.run) * width;
-        for (Int done = 0, height; done < pixels_; done += height) {
-          height = tile_rows_of(pixels_ - done, left <= lanes<T> ? tall_height : tile_height);
-          gather_rows<tall_height>(height, from_ + done, runs, weights, to_ + done, column, left,
-                                   start && t == 0 ? start + column : zeros<T>, t > 0);
-        }
+    from_ = reinterpret_cast<const T**>(memory);
+    to_ = const_cast<T**>(from_ + pixels_);
+    const Int runs_of_row = bands_.runs / (g_.taps[0] * g_.taps[1]);
+    // Sums skip rows of taps, and taps of rows, that meet zeros alone.
+    const Stretches lines(g_, 1, first_, first_ + rows_, bands_.divides);
+    const Stretches columns(g_, 2, 0, g_.out[2], bands_.divides_lines);
+    Part parts[8 * 8];
+    Int count = 0, pixel = 0;
+    for (const Stretch& line : lines)
+      for (const Stretch& column : columns) {
+        Part& part = parts[count++];
+        part = {pixel, find_positions(line, column, pixel, memory + pointers),
+                0,     bands_.runs,
+                0,     bands_.run};
+        pixel = part.end;
+        if (bands_.divides)
+          part.first_run = line.tap * runs_of_row, part.end_run = line.end_tap * runs_of_row;
+        if (bands_.divides_lines)
+          part.skipped = column.tap * g_.channels,
+          part.run = (column.end_tap - column.tap) * g_.channels;
       }
+    // If all panels stay in L2, each tile goes through all of them, and y is written in order.
+    const bool stays = !bands_.divides_lines && g_.outputs >= 2 * length &&
+                       length * wide * size_in_bytes<T> <= tiles_bytes;
+    const Int columns_at_once = stays ? g_.outputs : width;
+    const Int in_pass =
+        stays ? bands_.runs
+        : bands_.divides_lines
+            ? 1  // the weights of a part of each run do not follow one another
+            : within(pass_bytes / (bands_.run * width * size_in_bytes<T>), 1, bands_.runs);
+    for (Int column = 0; column < g_.outputs; column += columns_at_once) {
+      const Int end_column = least(column + columns_at_once, g_.outputs);
+      for (Int t = 0; t < bands_.runs; t += in_pass)
+        for (const Part* part = parts; part < parts + count; ++part)
+          compute(*part, most(t, part->first_run), least(t + in_pass, part->end_run), column,
+                  end_column);
     }
   }
 
  private:
-  static constexpr int most_copied = 3;
-  /// The elements of some rows side by side, so many vectors at once.
-  template <int Vectors>
-  void copy_runs(Int height, const T* const* from, T* to, Int row) const {
-    for (Int t = 0; t < bands_.runs; ++t, to += bands_.run)
-      // A vector may end behind the run; what follows is written later.
-      for (Int e = 0; e < bands_.run; e += Vectors * lanes<T>)
-        for (Int i = 0; i < height; ++i) {
-          const T* const x = from[i] + offsets_[t] + e;
-          REEL_UNROLL
-          for (int v = 0; v < Vectors; ++v)
-            store(to + i * row + e + v * lanes<T>, load(x + v * lanes<T>));
-        }
-  }
-  void by_tiles(Int length, const T* panels, const T* start, T* side_by_side) {
-    static constexpr Int none = 0;
-    for (Int done = 0, height; done < pixels_; done += height) {
-      height = tile_rows_of(pixels_ - done, g_.outputs <= lanes<T> ? tall_height : tile_height);
-      const T* const* from = from_ + done;
-      const T* copied[tall_height];
-      Runs runs{offsets_, bands_.runs, bands_.run};
-      if (side_by_side) {
-        runs = {&none, 1, length};
-        const Int row = length + most_copied * lanes<T>;
-        const auto copy = bands_.run <= lanes<T> ? &GatherBand::copy_runs<1>
-                                                 : &GatherBand::copy_runs<most_copied>;
-        (this->*copy)(height, from, side_by_side, row);
-        for (Int i = 0; i < height; ++i) copied[i] = side_by_side + i * row;
-        from = copied;
-      }
-      for (Int column = 0; column < g_.outputs; column += panel<T>)
-        gather_rows<tall_height>(height, from, runs, panels + column * length, to_ + done, column,
-                                 least(panel<T>, g_.outputs - column),
-                                 start ? start + column : zeros<T>, false);
+  /// Positions from `first` to `end`, which meet the runs from `first_run` to `end_run`, and of
+  /// each run `run` elements behind the first `skipped`.
+  struct Part {
+    Int first, end, first_run, end_run, skipped, run;
+  };
+  /// The columns from `column` to `end_column`: adds the runs from `first` to `end`.
+  void compute(const Part& part, Int first, Int end, Int column, Int end_column) const {
+    if (first >= end) return;
+    const Runs runs{offsets_ + first, end - first, part.run};
+    const T* const weights = panels_ + (first * bands_.run + part.skipped) * panel<T>;
+    const bool adds = first > part.first_run;
+    for (Int at = part.first, height; at < part.end; at += height) {
+      height = tile_rows_of(part.end - at, most_rows<T>(end_column - column));
+      for (Int c = column; c < end_column; c += panel<T>)
+        gather_rows<tall_height>(height, from_ + at, runs, weights + c * bands_.runs * bands_.run,
+                                 to_ + at, c, least(panel<T>, end_column - c),
+                                 start_ && !adds ? start_ + c : zeros<T>, adds);
     }
   }
   Source<T> plane_of(Int image, Int tap) const {
@@ -148,28 +179,29 @@ class GatherBand {
                   to + i * bands_.image + t * bands_.plane);
   }
 
-  /// Where each position of the output begins in the band, or in x, and in y.
-  void find_positions(const T** memory, const T* band) {
-    from_ = memory;
-    to_ = const_cast<T* const*>(memory + pixels_);
-    const T** from = memory;
-    T** to = const_cast<T**>(memory + pixels_);
+  /// Where each of these positions of the output begins in the band, or in x, and in y: written
+  /// from position `to` on. Returns the end.
+  Int find_positions(const Stretch& lines, const Stretch& columns, Int to, const T* band) {
     const Int step = g_.stride[2] * g_.channels, y_step = call_.y_step[2] * g_.all_outputs();
+    const Int skipped = bands_.divides_lines ? columns.tap * g_.channels : 0;
     for (Int i = 0; i < images_; ++i) {
       const Int at = first_image_ + i, n = at / g_.out[0], d = at % g_.out[0];
-      const T* x = bands_.copies ? band + i * bands_.image
+      const T* const image = bands_.copies
+                                 ? band + i * bands_.image
                                  : plane_of(at, 0).in_place() + first_ * g_.stride[1] * bands_.row;
       const Int depth = n * call_.y_length[0] + call_.y_first[0] + d * call_.y_step[0];
-      const Int line = depth * call_.y_length[1] + call_.y_first[1] + first_ * call_.y_step[1];
-      T* y = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
-             group_ * g_.outputs;
-      for (Int r = 0; r < rows_; ++r) {
-        for (Int q = 0; q < g_.out[2]; ++q) *from++ = x + q * step;
-        for (Int q = 0; q < g_.out[2]; ++q) *to++ = y + q * y_step;
-        x += g_.stride[1] * bands_.row;
-        y += call_.y_step[1] * call_.y_length[2] * g_.all_outputs();
+      for (Int r = lines.first; r < lines.end; ++r) {
+        const T* const x = image + (r - first_) * g_.stride[1] * bands_.row + skipped;
+        const Int line = depth * call_.y_length[1] + call_.y_first[1] + r * call_.y_step[1];
+        T* const y = call_.y + (line * call_.y_length[2] + call_.y_first[2]) * g_.all_outputs() +
+                     group_ * g_.outputs;
+        for (Int q = columns.first; q < columns.end; ++q, ++to) {
+          from_[to] = x + q * step;
+          to_[to] = y + q * y_step;
+        }
       }
     }
+    return to;
   }
 
   const Gather<T>& call_;
@@ -177,8 +209,9 @@ class GatherBand {
   const Bands& bands_;
   const Int* offsets_;
   Int group_, first_image_, first_, rows_, images_, pixels_ = 0;
-  const T* const* from_ = nullptr;  // of each position of the output
-  T* const* to_ = nullptr;
+  const T** from_ = nullptr;  // of each position of the output
+  T** to_ = nullptr;
+  const T *panels_ = nullptr, *start_ = nullptr;  // of the group
 };
 
 /// Elements of memory for the offsets of gather().

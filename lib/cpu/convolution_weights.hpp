@@ -47,8 +47,10 @@ void outer_rows(Int rows, const T* x, const Int* at, Int count, Int step, const 
                 Int c_row, Int columns) {
   if constexpr (Rows > 1)
     if (rows < Rows) return outer_rows<Rows - 1>(rows, x, at, count, step, y, c, c_row, columns);
-  if (columns > lanes<T>)
+  if (columns > narrow_panel<T>)
     outer_tile<Rows, panel_vectors>(x, at, count, step, y, c, c_row, columns);
+  else if (columns > lanes<T>)
+    outer_tile<Rows, narrow_panel<T> / lanes<T>>(x, at, count, step, y, c, c_row, columns);
   else
     outer_tile<Rows, 1>(x, at, count, step, y, c, c_row, columns);
 }
@@ -165,7 +167,9 @@ class WeightPiece {
           p.copy(to + e, some);
       else
         for (Int q = from; q < until; ++q, p = p + g_.all_channels(), e += some)
-          for (Int j = 0; j < some; ++j) to[e + j] = p.in_place()[j];
+          // A vector may end behind the block; what follows is written later.
+          for (Int j = 0; j < some; j += lanes<T>)
+            store(to + e + j, Chunk<T>{least(some - j, lanes<T>)}.zero_padded(p.in_place() + j));
       for (; e < bands_.columns * some; ++e) to[e] = 0;
       to += bands_.columns * some;
     }
