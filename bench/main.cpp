@@ -14,6 +14,7 @@ int main(int count, char** arguments) {
   rows::add_char_rnn(all);
   rows::add_tree_lstm(all);
   rows::add_mlp(all);
+  rows::add_conv_net(all);
   if (rows::traced) std::erase_if(all, [](const harness::Row& row) { return !row.traced; });
   return harness::serve(all, {{"reel", REEL_VERSION}});
 }

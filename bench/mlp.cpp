@@ -24,19 +24,12 @@ struct Model {
   }
 };
 
-Tensor digits() {
-  Numbers numbers(21);
-  std::vector<std::int64_t> labels(Task::batch);
-  for (auto& label : labels) label = static_cast<std::int64_t>(numbers.below(Task::out));
-  return tensor(labels);
-}
-
 template <class Optimizer>
 struct Mlp {
   Model model;
   std::vector<Variable> variables = parameters(model);
   Optimizer optimizer{variables};  // the rates of task.hpp are reel's own
-  Tensor x = numbers(20, {Task::batch, Task::in}), labels = digits(), loss;
+  Tensor x = numbers(20, {Task::batch, Task::in}), labels = digits(Task::batch, Task::out), loss;
 
   Tensor step(const Tensor& in, const Tensor& classes) {
     GradientTape tape;

@@ -30,6 +30,13 @@ inline Tensor numbers(std::uint64_t seed, std::initializer_list<std::size_t> len
   return from_span(Numbers(seed).vector(count, scale), Shape(shape));
 }
 
+inline Tensor digits(std::size_t count, std::size_t classes) {
+  Numbers numbers(21);
+  std::vector<std::int64_t> labels(count);
+  for (auto& label : labels) label = static_cast<std::int64_t>(numbers.below(classes));
+  return tensor(labels);
+}
+
 inline double squares(const Tensor& x) {
   double sum = 0;
   for (const float element : x.values<float>()) sum += static_cast<double>(element) * element;
@@ -49,5 +56,6 @@ void add_lstm(harness::Rows& rows);
 void add_char_rnn(harness::Rows& rows);
 void add_tree_lstm(harness::Rows& rows);
 void add_mlp(harness::Rows& rows);
+void add_conv_net(harness::Rows& rows);
 
 }  // namespace rows

@@ -21,6 +21,11 @@ struct CharRnn {
 struct Mlp {
   static constexpr std::size_t batch = 64, in = 784, hidden = 512, out = 10;
 };
+/// Images of side x side; two convolutions 3x3, each followed by a 2x2 pool; a dense layer.
+struct ConvNet {
+  static constexpr std::size_t batch = 64, side = 28, first = 32, second = 64, out = 10,
+                               features = side / 4 * (side / 4) * second;
+};
 struct TreeTask {
   static constexpr std::size_t hidden = 150, vocabulary = 100, trees = 11;
 };

@@ -340,6 +340,13 @@ struct TreeLstm {
   double value() { return squares(gradients(*trees.back())); }
 };
 
+Tensor digits(std::size_t count, std::size_t classes) {
+  Numbers numbers(21);
+  std::vector<std::int64_t> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(extent(numbers.below(classes)));
+  return torch::tensor(all);
+}
+
 struct Mlp {
   using Task = harness::Mlp;
   explicit Mlp(bool use_adam) : use_adam(use_adam) {
@@ -356,10 +363,7 @@ struct Mlp {
     } else {
       optimizer = std::make_unique<torch::optim::SGD>(parameters, SGDOptions(harness::sgd_rate));
     }
-    Numbers digits(21);
-    std::vector<std::int64_t> all;
-    for (std::size_t i = 0; i < Task::batch; ++i) all.push_back(extent(digits.below(Task::out)));
-    labels = torch::tensor(all);
+    labels = digits(Task::batch, Task::out);
   }
   bool use_adam;
   std::vector<Tensor> parameters;
@@ -376,6 +380,53 @@ struct Mlp {
     optimizer->step();
   }
   double value() { return third_loss<Mlp>(use_adam); }
+};
+
+/// In channels last, which is the faster layout here.
+Tensor image_of(const Tensor& x) { return x.permute({0, 3, 1, 2}); }
+
+struct ConvNet {
+  using Task = harness::ConvNet;
+  static Tensor filters(std::uint64_t seed, std::size_t in, std::size_t out) {
+    const float scale = 1 / std::sqrt(static_cast<float>(9 * in));
+    return leaf(numbers(seed, {3, 3, in, out}, scale)
+                    .permute({3, 2, 0, 1})
+                    .contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  Tensor first = filters(10, 1, Task::first), first_bias = leaf(torch::zeros({Task::first}));
+  Tensor second = filters(11, Task::first, Task::second),
+         second_bias = leaf(torch::zeros({Task::second}));
+  Tensor dense = leaf(numbers(12, {Task::features, Task::out},
+                              1 / std::sqrt(static_cast<float>(Task::features)))),
+         dense_bias = leaf(torch::zeros({Task::out}));
+  Tensor x = image_of(numbers(20, {Task::batch, Task::side, Task::side, 1}));
+
+  static Tensor block(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return at::max_pool2d(at::conv2d(x, weight, bias, 1, 1).relu_(), 2);
+  }
+  Tensor run() const {
+    const Tensor maps = block(block(x, first, first_bias), second, second_bias);
+    return at::addmm(dense_bias, maps.permute({0, 2, 3, 1}).flatten(1), dense);
+  }
+};
+struct ConvNetForward : ConvNet {
+  void operator()() {
+    c10::InferenceMode mode;
+    keep(run());
+  }
+  double value() { return squares(run()); }
+};
+struct ConvNetStep : ConvNet {
+  torch::optim::SGD optimizer{{first, first_bias, second, second_bias, dense, dense_bias},
+                              torch::optim::SGDOptions(harness::sgd_rate)};
+  Tensor labels = digits(Task::batch, Task::out), loss;
+  void operator()() {
+    optimizer.zero_grad();
+    loss = at::cross_entropy_loss(run(), labels);
+    loss.backward();
+    optimizer.step();
+  }
+  double value() { return third_loss<ConvNetStep>(); }
 };
 
 /// What follows `key` in LibTorch's description of itself.
@@ -405,6 +456,13 @@ int main() {
   rows.push_back(row<TreeLstm>("Tree-LSTM, one tree", harness::TreeTask::trees));
   rows.push_back(row<Mlp>("MLP SGD step", 1, false));
   rows.push_back(row<Mlp>("MLP Adam step", 1, true));
+  rows.push_back(inferred("max pool 64x28x28x32", [] {
+    using Task = harness::ConvNet;
+    const Tensor x = image_of(numbers(1, {Task::batch, Task::side, Task::side, Task::first}));
+    return [x] { return at::max_pool2d(x, 2); };
+  }));
+  rows.push_back(row<ConvNetForward>("conv net, forward", 1));
+  rows.push_back(row<ConvNetStep>("conv net, SGD step", 1));
   return harness::serve(rows, {{"LibTorch", TORCH_VERSION},
                                {"LibTorch threads", std::to_string(at::get_num_threads())},
                                {"LibTorch kernels", configured("CPU capability usage: ")},
