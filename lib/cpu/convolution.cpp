@@ -39,7 +39,7 @@ KernelResult convolution_weights(const KernelCall& call) {
   const Geometry g = geometry_of(call, x.shape, dweight.shape, dy.shape);
   return with_floating(dweight.dtype, [&]<class T>(Type<T>) {
     if (is_depthwise(g))
-      depthwise_weights(g, x.as<T>(), dy.as<T>(), dweight.as<T>());
+      depthwise_weights(g, Source<T>(x), Source<T>(dy), dweight.as<T>());
     else
       convolution_weights(g, Source<T>(x), Source<T>(dy), dweight.as<T>());
   });

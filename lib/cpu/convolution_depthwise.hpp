@@ -13,12 +13,57 @@ inline bool is_depthwise(const Geometry& g) {
          g.taps[0] * g.taps[1] <= most_window_rows;
 }
 
-/// One line of the output: the rows of the input that its window rows meet, null for zeros.
+/// The rows of the input that the windows of one line of the output meet, null for zeros. Rows of
+/// 16 bits are widened in memory, where they stay while lines that follow one another meet them.
 template <class T>
-struct WindowRows {
+class WindowRows {
+ public:
   const T* at[most_window_rows];
-  Int count;
+  Int count = 0;
+
+  /// Elements of memory.
+  static Int size(const Geometry& g, const Source<T>& x) {
+    return x.is_half() ? numbers_size(g) + slots(g) * row_size(g) : 0;
+  }
+  WindowRows(const Geometry& g, const Source<T>& x, T* memory)
+      : g_(g), x_(x), numbers_(reinterpret_cast<Int*>(memory)), widened_(memory + numbers_size(g)) {
+    for (Int i = 0; x.is_half() && i < slots(g); ++i) numbers_[i] = -1;
+  }
   bool three_inside() const { return count == 3 && at[0] && at[1] && at[2]; }
+  /// `line` counts batch, depth and height.
+  void find(Int line) {
+    const Int h = line % g_.out[1], d = line / g_.out[1] % g_.out[0];
+    const Int n = line / g_.out[1] / g_.out[0];
+    count = 0;
+    for (Int i = 0; i < g_.taps[0]; ++i)
+      for (Int j = 0; j < g_.taps[1]; ++j) {
+        const Int depth = d * g_.stride[0] + i * g_.dilation[0] - g_.before[0];
+        const Int row = h * g_.stride[1] + j * g_.dilation[1] - g_.before[1];
+        const bool inside = depth >= 0 && depth < g_.in[0] && row >= 0 && row < g_.in[1];
+        at[count++] = inside ? row_of(i, (n * g_.in[0] + depth) * g_.in[1] + row) : nullptr;
+      }
+  }
+
+ private:
+  static Int reach(const Geometry& g) { return (g.taps[1] - 1) * g.dilation[1] + 1; }
+  static Int slots(const Geometry& g) { return g.taps[0] * reach(g); }
+  static Int numbers_size(const Geometry& g) {
+    return rounded_up(slots(g) * size_in_bytes<Int> / size_in_bytes<T>, 16);
+  }
+  static Int row_size(const Geometry& g) { return g.in[2] * g.all_channels(); }
+  const T* row_of(Int tap, Int number) {
+    const Int size = row_size(g_), slot = tap * reach(g_) + number % reach(g_);
+    const Source<T> from = x_ + number * size;
+    if (!from.is_half()) return from.in_place();
+    T* const to = widened_ + slot * size;
+    if (numbers_[slot] != number) from.copy(to, size);
+    numbers_[slot] = number;
+    return to;
+  }
+  const Geometry& g_;
+  const Source<T> x_;
+  Int* const numbers_;  // of the row in each slot of widened_
+  T* const widened_;
 };
 
 /// `Outputs` outputs of a line, all channels: y = start + sum over taps. The taps of a row follow
@@ -187,31 +232,15 @@ void for_outputs(const Geometry& g, const F& f) {
     f(q, count, first, most(until - first, 0), (at + first * dilation) * c);
   }
 }
-/// The window rows of line `line` of the output, which counts batch, depth and height.
-template <class T>
-void find_rows(const Geometry& g, const T* x, Int line, WindowRows<T>& rows) {
-  const Int h = line % g.out[1], d = line / g.out[1] % g.out[0], n = line / g.out[1] / g.out[0];
-  rows.count = 0;
-  for (Int i = 0; i < g.taps[0]; ++i)
-    for (Int j = 0; j < g.taps[1]; ++j) {
-      const Int depth = d * g.stride[0] + i * g.dilation[0] - g.before[0];
-      const Int row = h * g.stride[1] + j * g.dilation[1] - g.before[1];
-      const bool inside = depth >= 0 && depth < g.in[0] && row >= 0 && row < g.in[1];
-      rows.at[rows.count++] =
-          inside ? x + ((n * g.in[0] + depth) * g.in[1] + row) * g.in[2] * g.all_channels()
-                 : nullptr;
-    }
-}
-
 /// The value of a depthwise convolution; see Gather for `call`, whose weights are not in panels.
 template <class T>
 void gather_depthwise(const Gather<T>& call) {
   const Geometry& g = call.g;
   const Int c = g.all_channels(), lines = g.batch * g.out[0] * g.out[1];
   parallel_rows(lines, g.out[2] * c * g.tap_count(), Int{1} << 17, [&](Int line, Int end) {
-    WindowRows<T> rows;
+    WindowRows<T> rows(g, call.x, elements<T>(scratch, WindowRows<T>::size(g, call.x)));
     for (; line < end; ++line) {
-      find_rows(g, call.x.in_place(), line, rows);
+      rows.find(line);
       const Int h = line % g.out[1], d = line / g.out[1] % g.out[0];
       const Int n = line / g.out[1] / g.out[0];
       const Int depth = n * call.y_length[0] + call.y_first[0] + d * call.y_step[0];
@@ -238,7 +267,7 @@ void gather_depthwise(const Gather<T>& call) {
 }
 
 template <class T>
-void depthwise_weights(const Geometry& g, const T* x, const T* dy, T* dweight) {
+void depthwise_weights(const Geometry& g, const Source<T>& x, const Source<T>& dy, T* dweight) {
   const Int c = g.all_channels(), lines = g.batch * g.out[0] * g.out[1];
   const Int weights = g.tap_count() * c;
   // The pieces depend on the shape alone.
@@ -248,13 +277,16 @@ void depthwise_weights(const Geometry& g, const T* x, const T* dy, T* dweight) {
   parallel_for(pieces, [&](Int piece) {
     T* const sums = piece ? parts + (piece - 1) * weights : dweight;
     std::memset(sums, 0, static_cast<std::size_t>(weights) * sizeof(T));
-    WindowRows<T> rows;
+    const Int memory = WindowRows<T>::size(g, x), size = g.out[2] * c;
+    T* const widened = elements<T>(scratch, memory + (dy.is_half() ? size : 0));
+    WindowRows<T> rows(g, x, widened);
     for (Int line = lines * piece / pieces; line < lines * (piece + 1) / pieces; ++line) {
-      find_rows(g, x, line, rows);
+      rows.find(line);
+      const T* const upstream = (dy + line * size).read(size, widened + memory);
       const bool is_3x3 = g.taps[2] == 3 && rows.three_inside();
       for_outputs(g, [&](Int q, Int count, Int first, Int taps, Int offset) {
         const Int tap = g.dilation[2] * c, step = g.stride[2] * c;
-        const T* d = dy + (line * g.out[2] + q) * c;
+        const T* d = upstream + q * c;
         if (is_3x3 && taps == 3)
           return depthwise_outer_3x3(rows, offset, count, tap, step, c, d, sums);
         for (Int some; count > 0; count -= some, offset += some * step, d += some * c) {

@@ -237,15 +237,18 @@ void gather(const Gather<T>& call, Int* offsets) {
 template <class T>
 void convolution_value(const Geometry& g, const Source<T>& x, const Source<T>& weight,
                        const Source<T>& bias, T* y) {
-  if (is_depthwise(g))
+  if (is_depthwise(g)) {
+    const Int size = g.tap_count() * g.groups;
+    T* const memory = elements<T>(lasting_scratch, weight.is_half() ? size + g.groups : 0);
     return gather_depthwise<T>({g,
                                 {g.out[0], g.out[1], g.out[2]},
                                 {0, 0, 0},
                                 {1, 1, 1},
                                 x,
-                                weight.in_place(),
-                                bias.in_place(),
+                                weight.read(size, memory),
+                                bias ? bias.read(g.groups, memory + size) : nullptr,
                                 y});
+  }
   const Int wide = rounded_up(g.outputs, panel<T>), rows = g.tap_count() * g.channels;
   const Int offsets = offsets_size<T>(g), size = offsets + g.groups * wide * (rows + 1);
   T* const memory = elements<T>(lasting_scratch, size);
@@ -315,12 +318,15 @@ void data_by_columns(const Geometry& g, const Source<T>& dy, const Source<T>& we
   const Int row = length[2] * c, plane = length[1] * row, all = length[0] * plane;
   const Int some = within((96 << 10) / (width * wide * size_in_bytes<T>), 1, lines);
   parallel_for(g.batch, [&](Int n) {
-    T* const image = elements<T>(scratch, rounded_up(all, 16) + some * width * wide);
+    const Int rows = some * width;
+    T* const image =
+        elements<T>(scratch, rounded_up(all, 16) + rows * (wide + (dy.is_half() ? k : 0)));
     T* const columns = image + rounded_up(all, 16);
     std::memset(image, 0, static_cast<std::size_t>(all) * sizeof(T));
     for (Int first = 0; first < lines; first += some) {
       const Int count = least(some, lines - first) * width;
-      const T* const from = dy.in_place() + (n * lines + first) * width * k;
+      const T* const from =
+          (dy + (n * lines + first) * width * k).read(count * k, columns + rows * wide);
       for (Int column = 0; column < wide; column += panel<T>)
         for (Int done = 0, height; done < count; done += height) {
           height = tile_rows_of(count - done, tile_height);

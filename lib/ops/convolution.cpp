@@ -243,16 +243,7 @@ void weights_samples(SampleList out) {
                return run(convolution_weights_op, {in[0], in[1]}, line);
              });
 }
-/// Whether the kernel copies its inputs in any case. A depthwise convolution reads them in place.
-bool copies_inputs(const KernelCall& call, const Shape& weight) {
-  const std::int64_t groups = call.option<ConvolutionGeometry>().groups;
-  return groups == 1 || weight.end()[-2] > 1 || weight.end()[-1] > groups;
-}
-bool value_reads(Part, const KernelCall& call) { return copies_inputs(call, call.input(1).shape); }
-bool data_reads(Part, const KernelCall& call) {  // few channels: dy stays in place
-  return value_reads({}, call) && call.input(1).shape.end()[-2] >= 8;
-}
-bool weights_read(Part, const KernelCall& call) { return copies_inputs(call, call.output().shape); }
+bool reads(Part, const KernelCall&) { return true; }
 }  // namespace
 
 constinit Op convolution_op{.name = "convolution",
@@ -265,7 +256,7 @@ constinit Op convolution_op{.name = "convolution",
                             .contiguous_inputs = true,
                             .takes_all_values = true,
                             .autocast = Autocast::low,
-                            .reads_halves = value_reads,
+                            .reads_halves = reads,
                             .samples = convolution_samples,
                             .argument_names = "x, weight"};
 constinit Op convolution_add_op{
@@ -279,7 +270,7 @@ constinit Op convolution_add_op{
     .contiguous_inputs = true,
     .takes_all_values = true,
     .autocast = Autocast::low,
-    .reads_halves = value_reads,
+    .reads_halves = reads,
     .samples = [](SampleList out) { dense_samples(out, Activation::none); },
     .argument_names = "x, weight, bias"};
 constinit Op convolution_dense_op{
@@ -293,7 +284,7 @@ constinit Op convolution_dense_op{
     .contiguous_inputs = true,
     .takes_all_values = true,
     .autocast = Autocast::low,
-    .reads_halves = value_reads,
+    .reads_halves = reads,
     .samples = [](SampleList out) { dense_samples(out, Activation::tanh); },
     .argument_names = "x, weight, bias"};
 constinit Op convolution_data_op{.name = "convolution_data",
@@ -306,7 +297,7 @@ constinit Op convolution_data_op{.name = "convolution_data",
                                  .contiguous_inputs = true,
                                  .takes_all_values = true,
                                  .autocast = Autocast::low,
-                                 .reads_halves = data_reads,
+                                 .reads_halves = reads,
                                  .samples = transposed_samples,
                                  .argument_names = "x, weight"};
 constinit Op convolution_weights_op{.name = "convolution_weights",
@@ -320,7 +311,7 @@ constinit Op convolution_weights_op{.name = "convolution_weights",
                                     .takes_all_values = true,
                                     .internal = true,
                                     .autocast = Autocast::low,
-                                    .reads_halves = weights_read,
+                                    .reads_halves = reads,
                                     .samples = weights_samples};
 
 namespace {
