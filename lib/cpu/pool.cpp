@@ -51,6 +51,13 @@ struct Windows : ConvolutionSizes {
         for (Int k = window.w.first; k < window.w.end; k += dilation[2])
           f(((window.n * in[0] + i) * in[1] + j) * in[2] + k);
   }
+  /// Whether each element of x is in one window.
+  bool divide_images() const {
+    for (int a = 0; a < 3; ++a)
+      if (before[a] != 0 || dilation[a] != 1 || stride[a] != taps[a] || in[a] != out[a] * taps[a])
+        return false;
+    return true;
+  }
   /// The largest elements of a window, for some vectors of channels from x on; NaN is larger than
   /// all.
   template <int Vectors, class T>
@@ -132,8 +139,9 @@ KernelResult max_pool_gradient(const KernelCall& given) {
     T* const dx = call.dx()->as<T>();
     const Int c = windows.channels, lines = windows.out[0] * windows.out[1];
     const Int image = windows.in[0] * windows.in[1] * windows.in[2] * c;
+    const bool writes = !call.adds() && windows.divide_images();
     parallel_rows(windows.batch, image, elements_in_block, [&](Int n, Int end) {
-      if (!call.adds())
+      if (!call.adds() && !writes)
         clear_bytes(reinterpret_cast<std::byte*>(dx + n * image),
                     (end - n) * image * static_cast<Int>(sizeof(T)));
       windows.each(n * lines, end * lines, [&](Int pixel, const Windows::Window& window) {
@@ -148,7 +156,8 @@ KernelResult max_pool_gradient(const KernelCall& given) {
               const Int at = from * c + e + v * lanes<T>;
               const Vector<T> now = chunk.get(x + at), none(T(0));
               const auto is_best = (now == best[v]) | xsimd::isnan(now);
-              chunk.put(dx + at, chunk.get(dx + at) + xsimd::select(is_best, left[v], none));
+              const Vector<T> part = xsimd::select(is_best, left[v], none);
+              chunk.put(dx + at, writes ? part : chunk.get(dx + at) + part);
               left[v] = xsimd::select(is_best, none, left[v]);
             }
           });
