@@ -175,7 +175,8 @@ template <class R, class A, class X>
 A fold_row(const X* x, std::int64_t n) {
   if (n <= leaf) return fold_leaf<R, A>(x, n);
   const std::int64_t half = (n / 2 + leaf - 1) / leaf * leaf;
-  return Parts<R>::step(fold_row<R, A>(x, half), fold_row<R, A>(x + half, n - half));
+  const A first = fold_row<R, A>(x, half);  // before the rest: memory is read forwards
+  return Parts<R>::step(first, fold_row<R, A>(x + half, n - half));
 }
 
 /// Joins to[j] with x[.][j] for j < width, over `rows` rows, which are `step` apart.
