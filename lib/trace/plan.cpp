@@ -416,9 +416,17 @@ void Planner::put(int output, const Step& step, int segment, int at, State& stat
   state.live[static_cast<std::size_t>(output)] = true;
 }
 
-Pass Planner::pass_of(const Step& step, Inputs inputs) const {
+const Planner::Passes& Planner::passes_of(const Step& step) const {
+  Passes& known = passes_[static_cast<std::size_t>(step.outputs[0])];
+  if (std::exchange(known.is_known, true)) return known;
+  known.by_inputs[reads_flat] = find_pass(step, reads_flat);
+  if (const Pass pass = known.by_inputs[reads_spread] = find_pass(step, reads_spread))
+    known.is_stage = is_stage(chained(step));
+  return known;
+}
+Pass Planner::find_pass(const Step& step, Inputs inputs) const {
   const Op& op = *step.op;
-  if (step.user_code || step.outputs.size() != 1 || !on_device_of_plan(step)) return {};
+  if (step.user_code || !on_device_of_plan(step)) return {};
   const Layout& output = value(step.outputs[0]).layout;
   DType from = output.dtype;
   if (step.part == Part::value) {

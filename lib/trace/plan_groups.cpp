@@ -50,14 +50,12 @@ std::int64_t Planner::columns_of(const Step& step) const {
   return by_rows ? columns : 0;
 }
 
-bool Planner::reads_own_rows(const Step& step, const std::vector<int>& made,
-                             std::int64_t columns) const {
+bool Planner::reads_own_rows(const Step& step, const Gathered& group) const {
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const int input = step.inputs[i];
-    if (input < 0 || !needs_spread(step, i) || !std::count(made.begin(), made.end(), root(input)))
-      continue;
+    if (input < 0 || !is_made(input, group) || !needs_spread(step, i)) continue;
     const Spread spread = spread_for(step, i);
-    if (spread.rank != 2 || spread.lengths[0] != columns || spread.steps[0] != 0 ||
+    if (spread.rank != 2 || spread.lengths[0] != group.columns || spread.steps[0] != 0 ||
         spread.steps[1] != spread.size)
       return false;
   }
@@ -66,7 +64,7 @@ bool Planner::reads_own_rows(const Step& step, const std::vector<int>& made,
 
 bool Planner::add_rows(const Step& step, std::int64_t columns, Gathered& group) const {
   const std::int64_t own = value(step.inputs[0]).layout.elements;
-  if (!group.made.empty() && (own != group.elements || (group.columns && group.columns != columns)))
+  if (group.made && (own != group.elements || (group.columns && group.columns != columns)))
     return false;
   group.elements = own;
   group.columns = columns;
@@ -76,21 +74,19 @@ bool Planner::add_pass(const Step& step, Gathered& group) const {
   if (!pass_of(step, reads_spread)) return false;
   const std::int64_t own = value(step.outputs[0]).layout.elements;
   const bool is_short = group.columns && own * group.columns == group.elements;
-  if (own < least_elements || (is_short && !pass_of(step)) ||
-      !reads_own_rows(step, group.made, group.columns))
+  if (own < least_elements || (is_short && !pass_of(step)) || !reads_own_rows(step, group))
     return false;
   if (is_short) return true;
-  if ((!group.made.empty() && own != group.elements) ||
-      (own < 2 * block_elements && !(pass_of(step) && is_stage(chained(step)))))
+  if ((group.made && own != group.elements) ||
+      (own < 2 * block_elements && !(pass_of(step) && can_be_stage(step))))
     return false;
   group.elements = own;
   ++group.passes;
-  group.stages += is_stage(chained(step));
+  group.stages += can_be_stage(step);
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const int input = step.inputs[i];
     if (input < 0) continue;
-    group.inputs += value(input).layout.elements == own &&
-                    !std::count(group.made.begin(), group.made.end(), root(input));
+    group.inputs += value(input).layout.elements == own && !is_made(input, group);
     if (!needs_spread(step, i)) continue;
     ++group.spreads;
     group.copies |= !reads_one_by_rows(step, i);
@@ -98,23 +94,27 @@ bool Planner::add_pass(const Step& step, Gathered& group) const {
   return true;
 }
 
-Planner::Group Planner::group_at(const Segment& segment, int i) const {
+Planner::Group Planner::group_at(const Segment& segment, int i) {
   Gathered group;
+  group.number = ++groups_;
   int end = i;
-  for (; i < static_cast<int>(segment.steps.size()) && group.made.size() < most_passes; ++i) {
+  // Each step is tried as the first one, so a group that reads too much ends the search.
+  for (; i < static_cast<int>(segment.steps.size()) && group.made < most_passes &&
+         least_passes(group.elements, group.inputs) <= most_passes;
+       ++i) {
     const Step& step = segment.steps[static_cast<std::size_t>(i)];
     if (is_view(step)) {
-      if (std::count(group.made.begin(), group.made.end(), root(step.outputs[0]))) break;
+      if (is_made(step.outputs[0], group)) break;
       continue;
     }
     if (!is_pass(step)) continue;
     const std::int64_t columns = columns_of(step);
     if (!(columns ? add_rows(step, columns, group) : add_pass(step, group))) break;
-    group.made.push_back(step.outputs[0]);
+    gathered_[static_cast<std::size_t>(step.outputs[0])] = group.number;
+    ++group.made;
     end = i + 1;
   }
-  if (group.passes && group.made.size() >= least_passes(group.elements, group.inputs))
-    group.end = end;
+  if (group.passes && group.made >= least_passes(group.elements, group.inputs)) group.end = end;
   const bool fits = group.elements < least_shared_pass;  // into the L2 cache
   if (group.elements >= 2 * block_elements)
     group.has_programs = group.stages > (group.columns || (group.spreads && fits) ? 3u : 1u);

@@ -27,7 +27,9 @@ class Planner {
         homes_(tree_.values.size()),
         over_(tree_.values.size(), -1),
         allocated_(tree_.values.size()),
-        viewed_(tree_.values.size()) {
+        viewed_(tree_.values.size()),
+        passes_(tree_.values.size()),
+        gathered_(tree_.values.size()) {
     for (const Value& value : tree_.values)
       if (value.kind == Value::Kind::view) viewed_[static_cast<std::size_t>(value.number)] = true;
   }
@@ -126,7 +128,8 @@ class Planner {
     bool has_programs = true;  // of stages
   };
   struct Gathered : Group {
-    std::vector<int> made;
+    int number = 0;        // of all groups that were tried
+    std::size_t made = 0;  // values; gathered_ says which ones
     /// Long passes, those that can be stages, what they read that the group does not make, and what
     /// of it is broadcast.
     std::size_t passes = 0, stages = 0, inputs = 0, spreads = 0;
@@ -138,7 +141,7 @@ class Planner {
   /// The passes over values of one size, with views between them, that begin at step i, if a group
   /// of them is faster. A group of short passes is one program. A long group may have kernels that
   /// compute rows along the last axis, such as reductions, and passes over their results.
-  Group group_at(const Segment& segment, int i) const;
+  Group group_at(const Segment& segment, int i);
   /// The length of the last axis, if a kernel computes each row along this axis by itself: a
   /// reduction, softmax, or its gradient; else 0.
   std::int64_t columns_of(const Step& step) const;
@@ -146,8 +149,11 @@ class Planner {
   bool is_long_pass(const Step& step, const Group& group) const {
     return value(step.outputs[0]).layout.elements == group.elements && !columns_of(step);
   }
+  bool is_made(int v, const Gathered& group) const {
+    return gathered_[static_cast<std::size_t>(root(v))] == group.number;
+  }
   /// Whether a pass reads what steps of its group have made row by row.
-  bool reads_own_rows(const Step& step, const std::vector<int>& made, std::int64_t columns) const;
+  bool reads_own_rows(const Step& step, const Gathered& group) const;
 
   /// An order in which passes that can be stages follow each other, and in which a pass reads the
   /// result of the pass before it where possible.
@@ -178,7 +184,7 @@ class Planner {
   /// Whether a pass reads one number for each row of an input. It is no stage then.
   bool reads_numbers(const Step& step, std::size_t i) const;
   bool is_stage_of(const Step& step, const Group& group) const {
-    return group.has_programs && is_long_pass(step, group) && is_stage(chained(step));
+    return group.has_programs && is_long_pass(step, group) && can_be_stage(step);
   }
   /// The inputs of a step, or the copies of them that its group makes.
   std::vector<int> inputs_in_group(const Step& step) const;
@@ -257,7 +263,19 @@ class Planner {
     return x.elements == 1 || (x.contiguous && x.shape == value(step.outputs[0]).layout.shape);
   }
   /// The pass that computes the whole step, or none.
-  Pass pass_of(const Step& step, Inputs inputs = reads_flat) const;
+  Pass pass_of(const Step& step, Inputs inputs = reads_flat) const {
+    return step.outputs.size() == 1 && step.outputs[0] >= 0 ? passes_of(step).by_inputs[inputs]
+                                                            : Pass{};
+  }
+  Pass find_pass(const Step& step, Inputs inputs) const;
+  /// Whether the pass that computes a step in a group can be a stage of a program.
+  bool can_be_stage(const Step& step) const { return passes_of(step).is_stage; }
+  /// What does not change while a plan is made: many groups are tried at each step.
+  struct Passes {
+    bool is_known = false, is_stage = false;
+    Pass by_inputs[2] = {};
+  };
+  const Passes& passes_of(const Step& step) const;
 
   void add_instruction(const Step& step, int segment, int at, Inputs inputs = reads_flat);
 
@@ -304,5 +322,8 @@ class Planner {
   std::vector<Home> homes_;     // of each value
   std::vector<int> over_;       // the Variable's value that each value may be written over
   std::vector<char> allocated_, viewed_;  // of each value
+  mutable std::vector<Passes> passes_;    // of the step that makes each value
+  int groups_ = 0;                        // that were tried
+  std::vector<int> gathered_;             // the number of the last one that made each value
 };
 }  // namespace reel::tracing
