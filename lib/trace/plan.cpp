@@ -422,6 +422,8 @@ const Planner::Passes& Planner::passes_of(const Step& step) const {
   known.by_inputs[reads_flat] = find_pass(step, reads_flat);
   if (const Pass pass = known.by_inputs[reads_spread] = find_pass(step, reads_spread))
     known.is_stage = is_stage(chained(step));
+  for (std::size_t i = 0; i < step.inputs.size(); ++i)
+    known.spreads |= step.inputs[i] >= 0 && needs_spread(step, i);
   return known;
 }
 Pass Planner::find_pass(const Step& step, Inputs inputs) const {

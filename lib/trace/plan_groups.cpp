@@ -71,23 +71,27 @@ bool Planner::add_rows(const Step& step, std::int64_t columns, Gathered& group) 
   return true;
 }
 bool Planner::add_pass(const Step& step, Gathered& group) const {
-  if (!pass_of(step, reads_spread)) return false;
+  if (step.outputs.size() != 1 || step.outputs[0] < 0) return false;
+  const Passes& passes = passes_of(step);
+  if (!passes.by_inputs[reads_spread]) return false;
   const std::int64_t own = value(step.outputs[0]).layout.elements;
   const bool is_short = group.columns && own * group.columns == group.elements;
-  if (own < least_elements || (is_short && !pass_of(step)) || !reads_own_rows(step, group))
+  const bool copies_nothing(passes.by_inputs[reads_flat]);
+  if (own < least_elements || (is_short && !copies_nothing) ||
+      (passes.spreads && !reads_own_rows(step, group)))
     return false;
   if (is_short) return true;
   if ((group.made && own != group.elements) ||
-      (own < 2 * block_elements && !(pass_of(step) && can_be_stage(step))))
+      (own < 2 * block_elements && !(copies_nothing && passes.is_stage)))
     return false;
   group.elements = own;
   ++group.passes;
-  group.stages += can_be_stage(step);
+  group.stages += passes.is_stage;
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     const int input = step.inputs[i];
     if (input < 0) continue;
     group.inputs += value(input).layout.elements == own && !is_made(input, group);
-    if (!needs_spread(step, i)) continue;
+    if (!passes.spreads || !needs_spread(step, i)) continue;
     ++group.spreads;
     group.copies |= !reads_one_by_rows(step, i);
   }
@@ -98,9 +102,14 @@ Planner::Group Planner::group_at(const Segment& segment, int i) {
   Gathered group;
   group.number = ++groups_;
   int end = i;
-  // Each step is tried as the first one, so a group that reads too much ends the search.
+  const std::size_t most =
+      std::min(most_passes, segment.steps.size() - static_cast<std::size_t>(i));
+  // Each step is tried as the first one. A search that can find no group ends early.
+  const auto can_be_long_enough = [&] {
+    return !group.made || least_passes(group.elements, group.inputs) <= most;
+  };
   for (; i < static_cast<int>(segment.steps.size()) && group.made < most_passes &&
-         least_passes(group.elements, group.inputs) <= most_passes;
+         can_be_long_enough();
        ++i) {
     const Step& step = segment.steps[static_cast<std::size_t>(i)];
     if (is_view(step)) {

@@ -272,7 +272,7 @@ class Planner {
   bool can_be_stage(const Step& step) const { return passes_of(step).is_stage; }
   /// What does not change while a plan is made: many groups are tried at each step.
   struct Passes {
-    bool is_known = false, is_stage = false;
+    bool is_known = false, is_stage = false, spreads = false;  // spreads: an input needs one
     Pass by_inputs[2] = {};
   };
   const Passes& passes_of(const Step& step) const;
