@@ -35,9 +35,10 @@ inline constexpr int tile_height = wide_tile_rows, tall_height = 8;
 inline constexpr int panel_vectors = tile_vectors(tile_height);
 template <class T>
 inline constexpr Int panel = panel_vectors* lanes<T>;
-// Up to so many columns, tiles have fewer vectors and more rows.
+// Up to so many columns, tiles have fewer vectors and more rows. For float64 that is more code than
+// it is worth.
 template <class T>
-inline constexpr Int narrow_panel = (panel_vectors > 2 ? 2 : 1) * lanes<T>;
+inline constexpr Int narrow_panel = (panel_vectors > 2 && sizeof(T) == 4 ? 2 : 1) * lanes<T>;
 /// The most rows of a tile with these columns.
 template <class T>
 Int most_rows(Int columns) {

@@ -247,13 +247,13 @@ void gather_depthwise(const Gather<T>& call) {
       const Int row = depth * call.y_length[1] + call.y_first[1] + h * call.y_step[1];
       T* const to = call.y + (row * call.y_length[2] + call.y_first[2]) * c;
       const Int y_step = call.y_step[2] * c;
-      // Measured on a Zen 4: faster with AVX-512 alone.
-      const bool is_3x3 = has_wide_vectors && g.taps[2] == 3 && rows.three_inside();
+      const bool is_3x3 = g.taps[2] == 3 && rows.three_inside();
       for_outputs(g, [&](Int q, Int count, Int first, Int taps, Int offset) {
         const Int tap = g.dilation[2] * c, step = g.stride[2] * c;
-        if (is_3x3 && taps == 3)
-          return depthwise_3x3(rows, offset, count, tap, step, c, call.packed, call.start,
-                               to + q * y_step, y_step);
+        if constexpr (has_wide_vectors && sizeof(T) == 4)  // no gain with AVX2 on a Zen 4
+          if (is_3x3 && taps == 3)
+            return depthwise_3x3(rows, offset, count, tap, step, c, call.packed, call.start,
+                                 to + q * y_step, y_step);
         const Int some = count < outputs_at_once ? 1 : outputs_at_once;
         const auto compute = some > 1 ? depthwise_tile<outputs_at_once, T> : depthwise_tile<1, T>;
         for (Int i = 0; i < count; i += some) {
@@ -287,8 +287,9 @@ void depthwise_weights(const Geometry& g, const Source<T>& x, const Source<T>& d
       for_outputs(g, [&](Int q, Int count, Int first, Int taps, Int offset) {
         const Int tap = g.dilation[2] * c, step = g.stride[2] * c;
         const T* d = upstream + q * c;
-        if (is_3x3 && taps == 3)
-          return depthwise_outer_3x3(rows, offset, count, tap, step, c, d, sums);
+        if constexpr (sizeof(T) == 4)
+          if (is_3x3 && taps == 3)
+            return depthwise_outer_3x3(rows, offset, count, tap, step, c, d, sums);
         for (Int some; count > 0; count -= some, offset += some * step, d += some * c) {
           some = count < outputs_at_once ? 1 : outputs_at_once;
           const auto add = some > 1 ? depthwise_outer<outputs_at_once, T> : depthwise_outer<1, T>;

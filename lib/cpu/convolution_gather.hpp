@@ -101,7 +101,7 @@ class GatherBand {
     start_ = call_.start ? call_.start + group_ * wide : nullptr;
     pixels_ = images_ * rows_ * g_.out[2];
     const Int pointers = rounded_up(2 * pixels_ * size_in_bytes<T*> / size_in_bytes<T>, 16);
-    const Int band = bands_.copies ? images_ * bands_.image + 64 : 0;
+    const Int band = bands_.copies ? images_ * bands_.image : 0;
     T* const memory = elements<T>(scratch, pointers + band);
     if (bands_.copies) copy(memory + pointers);
     from_ = reinterpret_cast<const T**>(memory);
