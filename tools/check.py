@@ -444,7 +444,8 @@ def peers(*arguments):
         return
     program, arguments = ("peers_speed", arguments[1:]) if arguments[:1] == ("speed",) else ("test_peers", arguments)
     if build("peers", f"-Dlibtorch={libtorch}", "-Dsamples=false", targets=[f"tests/{program}"]):
-        command("peers", f"build/peers/tests/{program}", *arguments, shown=bool(arguments))
+        command("peers", f"build/peers/tests/{program}", *arguments,
+                shown=bool(arguments) or program == "peers_speed")
 
 
 def fetch_libtorch():
