@@ -5,11 +5,36 @@
 #include "lib/cpu/exponential.hpp"
 
 namespace reel::kernels::REEL_ISA {
-/// x with so few bits that its square is exact.
+/// x^2 rounded, and the error of the rounding.
 template <class T>
-Vector<T> half_of_bits(const Vector<T>& x) {
-  const Vector<T> wide = x * constant<T>(is_single<T> ? 0x1p12 + 1 : 0x1p27 + 1);
-  return wide - (wide - x);
+struct Square {
+  Vector<T> rounded, lost;
+  explicit Square(const Vector<T>& x) : rounded(x * x) {
+#if defined(__SSE2__) && !defined(__FMA__)  // the square of the upper half of the bits is exact
+    const Vector<T> wide = x * constant<T>(is_single<T> ? 0x1p12 + 1 : 0x1p27 + 1);
+    const Vector<T> upper = wide - (wide - x);
+    lost = (upper * upper - rounded) + (x - upper) * (x + upper);
+#else
+    lost = xsimd::fms(x, x, rounded);
+#endif
+  }
+};
+
+/// x / y to some units of the last place.
+template <class T>
+Vector<T> rough_quotient(const Vector<T>& x, const Vector<T>& y) {
+#if defined(__AVX512F__)
+  if constexpr (is_single<T>) {
+    const Vector<T> inverse = _mm512_rcp14_ps(y), rough = x * inverse;
+    return xsimd::fma(xsimd::fnma(rough, y, x), inverse, rough);
+  }
+#elif defined(__FMA__)
+  if constexpr (is_single<T>) {
+    const Vector<T> inverse = _mm256_rcp_ps(y), rough = x * inverse;
+    return xsimd::fma(xsimd::fnma(rough, y, x), inverse, rough);
+  }
+#endif
+  return x / y;
 }
 
 /// erfc x for x >= 0. The square of x is computed with its rounding error, which e to its power
@@ -18,15 +43,16 @@ template <class T>
 Vector<T> erfc_of_size(const Vector<T>& size) {
   using V = Vector<T>;
   constexpr double k = is_single<T> ? 2 : 4;
-  const V x = xsimd::min(constant<T>(is_single<T> ? 10.5 : 28), size), most = half_of_bits<T>(x);
-  const V of_most = most * most, rest = (x - most) * (x + most), square = of_most + rest;
-  const V lost = (of_most - square) + rest;
-  const V power = exponential<T>(-square) * (constant<T>(1) - lost);
-  const V t = (x - constant<T>(k)) / (x + constant<T>(k)), below = constant<T>(1) + x + x;
-  if constexpr (is_single<T>)
-    return power * (polynomial<T>(t, erfc_float32) / below);
-  else
-    return power * (polynomial<T>(t, erfc_float64) / below);
+  const V x = xsimd::min(constant<T>(is_single<T> ? 10.5 : 28), size);
+  const Square<T> square(x);
+  const V power = exponential<T>(-square.rounded);
+  const V t = rough_quotient<T>(x - constant<T>(k), x + constant<T>(k)), q = [&] {
+    if constexpr (is_single<T>)
+      return polynomial<T>(t, erfc_float32);
+    else
+      return polynomial<T>(t, erfc_float64);
+  }();
+  return xsimd::fnma(power, square.lost, power) * (q / (constant<T>(1) + x + x));
 }
 
 /// erf x for 0 <= x <= 1, and of 1 beyond.
@@ -51,10 +77,12 @@ Vector<T> error_function(const Vector<T>& x) {
 template <class T>
 Vector<T> error_complement(const Vector<T>& x) {
   using V = Vector<T>;
-  const V size = xsimd::abs(x), far = erfc_of_size<T>(size);
-  const V near = V(T(1)) - (erf_near<T>(size) | xsimd::bitofsign(x));
-  const V result =
-      xsimd::select(size < constant<T>(0.5), near, xsimd::select(x < V(T(0)), V(T(2)) - far, far));
+  const V far = erfc_of_size<T>(xsimd::abs(x));
+  V result = xsimd::select(x < V(T(0)), V(T(2)) - far, far);
+  if constexpr (!is_single<T>) {  // 1 unit of the last place better; float32 has 5.1 in any case
+    const V near = V(T(1)) - (erf_near<T>(xsimd::abs(x)) | xsimd::bitofsign(x));
+    result = xsimd::select(xsimd::abs(x) < constant<T>(0.5), near, result);
+  }
   return xsimd::select(xsimd::isnan(x), x, result);
 }
 }  // namespace reel::kernels::REEL_ISA
