@@ -2,6 +2,8 @@
 // Triangular factors of matrices, and what follows from them.
 #include "lib/cpu/lapack.hpp"
 
+#include <cstring>
+
 #include "lib/cpu/lapack_spectrum.hpp"
 #include "lib/pool/scratch.hpp"
 #include "lib/table/options/linalg.hpp"
@@ -11,20 +13,27 @@ namespace {
 constexpr const char* singular = "a matrix that has an inverse";
 constexpr const char* no_pivot = "a pivot of 0";
 
-/// 16 bytes of a row: every machine has vectors of this size.
+/// 16 bytes of a row, which may lie anywhere: every machine has vectors of this size.
 template <class T>
 struct Lanes {
-  using Vector [[gnu::vector_size(16), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+  using Vector [[gnu::vector_size(16)]] = T;
   static constexpr Int count = 16 / sizeof(T);
-  static Vector& at(T* x) { return *reinterpret_cast<Vector*>(x); }
-  static const Vector& at(const T* x) { return *reinterpret_cast<const Vector*>(x); }
+  static Vector load(const T* x) {
+    Vector loaded;
+    std::memcpy(&loaded, x, sizeof loaded);
+    return loaded;
+  }
+  static void subtract(T* z, const Vector& x) {
+    const Vector left = load(z) - x;
+    std::memcpy(z, &left, sizeof left);
+  }
 };
 /// z -= f x
 template <class T>
 void subtract(T* z, const T* x, T f, Int n) {
   Int i = 0;
   for (; i + Lanes<T>::count <= n; i += Lanes<T>::count)
-    Lanes<T>::at(z + i) -= f * Lanes<T>::at(x + i);
+    Lanes<T>::subtract(z + i, f * Lanes<T>::load(x + i));
   for (; i < n; ++i) z[i] -= f * x[i];
 }
 /// z -= f x + g y
@@ -32,7 +41,7 @@ template <class T>
 void subtract(T* z, const T* x, T f, const T* y, T g, Int n) {
   Int i = 0;
   for (; i + Lanes<T>::count <= n; i += Lanes<T>::count)
-    Lanes<T>::at(z + i) -= f * Lanes<T>::at(x + i) + g * Lanes<T>::at(y + i);
+    Lanes<T>::subtract(z + i, f * Lanes<T>::load(x + i) + g * Lanes<T>::load(y + i));
   for (; i < n; ++i) z[i] -= f * x[i] + g * y[i];
 }
 

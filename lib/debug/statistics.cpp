@@ -19,9 +19,6 @@ namespace {
 
 using Floats = float __attribute__((vector_size(32)));
 using Bits = std::uint32_t __attribute__((vector_size(32)));
-// Of elements that lie anywhere.
-using SomeFloats = float __attribute__((vector_size(32), aligned(4), may_alias));
-using SomeBits = std::uint32_t __attribute__((vector_size(32), aligned(4), may_alias));
 constexpr int lanes = 8;
 
 /// Whether no element has all bits of its exponent set. Adding the lowest of them then does not
@@ -30,11 +27,15 @@ REEL_WIDE bool all_finite(const float* x, std::int64_t n) {
   Bits sums[4] = {};
   std::int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto* const some = reinterpret_cast<const SomeBits*>(x + i);
+    Bits some[4];
+    std::memcpy(some, x + i, sizeof some);
     for (int k = 0; k < 4; ++k) sums[k] |= (some[k] & 0x7f800000) + 0x00800000;
   }
-  for (; i + lanes <= n; i += lanes)
-    sums[0] |= (*reinterpret_cast<const SomeBits*>(x + i) & 0x7f800000) + 0x00800000;
+  for (; i + lanes <= n; i += lanes) {
+    Bits some;
+    std::memcpy(&some, x + i, sizeof some);
+    sums[0] |= (some & 0x7f800000) + 0x00800000;
+  }
   constexpr std::uint32_t sign = 0x80000000;
   std::uint32_t any = 0;
   for (; i < n; ++i) any |= std::isfinite(x[i]) ? 0 : sign;
@@ -53,7 +54,8 @@ struct Lanes {
   Floats low, high, sum, squares;
   Bits zeros;
   [[gnu::always_inline]] void add(const float* x) {
-    const Floats each = *reinterpret_cast<const SomeFloats*>(x);
+    Floats each;
+    std::memcpy(&each, x, sizeof each);
     low = low < each ? low : each;
     high = high > each ? high : each;
     zeros -= each == 0;
@@ -108,7 +110,8 @@ REEL_WIDE std::int64_t count_outside(const float* x, std::int64_t n, float low, 
   while (i + lanes <= n) {
     Bits found = {};
     for (const std::int64_t end = std::min(i + most, n); i + lanes <= end; i += lanes) {
-      const Floats each = *reinterpret_cast<const SomeFloats*>(x + i);
+      Floats each;
+      std::memcpy(&each, x + i, sizeof each);
       found -= static_cast<Bits>((each < low) | (each > high));
     }
     for (int k = 0; k < lanes; ++k) count += found[k];
