@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "lib/data/foreign.hpp"
 
-#if __has_include(<jpeglib.h>)
+#if __has_include(<jpeglib.h>) && __has_include(<jconfig.h>)
 #include <csetjmp>
 #include <cstdio>
 #include <new>

@@ -6,11 +6,12 @@ examples and tested. Then each step of the examples is left out in turn."""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COPIED = ("autograd", "bench", "cuda", "include", "lib", "meson.build", "meson_options.txt", "packaging",
+COPIED = ("autograd", "bench", "cuda", "dev", "include", "lib", "meson.build", "meson_options.txt", "packaging",
           "samples", "tests")
 STEP = re.compile(r"^\d+\. `([\w/.]+)`: ")
 ROW = re.compile(r"^\| [\w ]+ \| `(\w+)` \| (\d+) \| (\d+) \|$", re.MULTILINE)
@@ -100,6 +101,8 @@ def write(tree, texts):
         if not target.exists() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+            if (ROOT / path).exists():
+                shutil.copymode(ROOT / path, target)
     for name in COPIED:
         for old in (tree / name).rglob("*"):
             if old.is_file() and old not in wanted:
@@ -129,8 +132,8 @@ def check_builds(tree, all_blocks):
     def ninja(*targets):
         return output_of("ninja", "-C", build, *targets)
 
-    library = re.search(r"^build (libreel\.so[\d.]*):", (build / "build.ninja").read_text(), re.MULTILINE)[1]
-    if "warning: " in (said := ninja(library, "tests/test_sweep", "tests/test_nn")):
+    libraries = re.findall(r"^build (lib(?:reel\.so|/)[^ :]*): cpp_LINKER", (build / "build.ninja").read_text(), re.MULTILINE)
+    if "warning: " in (said := ninja(*libraries, "tests/test_sweep", "tests/test_nn")):
         raise Wrong(said)
     output_of(sys.executable, tree / "tests/layout/dependencies.py", build)
     output_of(build / "tests/test_nn", "LayerScale multiplies the last axis")
