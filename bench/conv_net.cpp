@@ -42,28 +42,6 @@ struct Forward {
   double value() { return squares(model(x)); }
 };
 
-struct Step {
-  Model model;
-  std::vector<Variable> variables = parameters(model);
-  optim::SGD optimizer{variables};
-  Tensor x = images(), labels = digits(Task::batch, Task::out), loss;
-
-  Tensor step(const Tensor& in, const Tensor& classes) {
-    GradientTape tape;
-    const Tensor found = nn::cross_entropy(model(in), classes);
-    optimizer.step(tape.gradient(found, variables));
-    return found;
-  }
-  Traced<Tensor(Tensor, Tensor)> trace_of_step =
-      trace([this](Tensor in, Tensor classes) { return step(in, classes); });
-  void operator()() { loss = traced ? trace_of_step(x, labels) : step(x, labels); }
-  double value() {
-    Step fresh;
-    for (int i = 0; i < 3; ++i) fresh();
-    return fresh.loss.item<float>();
-  }
-};
-
 struct Pool {
   Tensor x = numbers(1, {Task::batch, Task::side, Task::side, Task::first});
   void operator()() { keep(max_pool2d(x, 2)); }
@@ -75,7 +53,7 @@ struct Pool {
 void add_conv_net(harness::Rows& rows) {
   rows.push_back(harness::row<Pool>("max pool 64x28x28x32", 1));
   rows.push_back(harness::traced_row<Forward>("conv net, forward", 1));
-  rows.push_back(harness::traced_row<Step>("conv net, SGD step", 1));
+  rows.push_back(harness::traced_row<Training<Model, optim::SGD, images>>("conv net, SGD step", 1));
 }
 
 }  // namespace rows

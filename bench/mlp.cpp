@@ -24,34 +24,13 @@ struct Model {
   }
 };
 
-template <class Optimizer>
-struct Mlp {
-  Model model;
-  std::vector<Variable> variables = parameters(model);
-  Optimizer optimizer{variables};  // the rates of task.hpp are reel's own
-  Tensor x = numbers(20, {Task::batch, Task::in}), labels = digits(Task::batch, Task::out), loss;
-
-  Tensor step(const Tensor& in, const Tensor& classes) {
-    GradientTape tape;
-    const Tensor found = nn::cross_entropy(model(in), classes);
-    optimizer.step(tape.gradient(found, variables));
-    return found;
-  }
-  Traced<Tensor(Tensor, Tensor)> trace_of_step =
-      trace([this](Tensor in, Tensor classes) { return step(in, classes); });
-  void operator()() { loss = traced ? trace_of_step(x, labels) : step(x, labels); }
-  double value() {
-    Mlp fresh;
-    for (int i = 0; i < 3; ++i) fresh();
-    return fresh.loss.template item<float>();
-  }
-};
+Tensor inputs() { return numbers(20, {Task::batch, Task::in}); }
 
 }  // namespace
 
 void add_mlp(harness::Rows& rows) {
-  rows.push_back(harness::traced_row<Mlp<optim::SGD>>("MLP SGD step", 1));
-  rows.push_back(harness::traced_row<Mlp<optim::Adam>>("MLP Adam step", 1));
+  rows.push_back(harness::traced_row<Training<Model, optim::SGD, inputs>>("MLP SGD step", 1));
+  rows.push_back(harness::traced_row<Training<Model, optim::Adam, inputs>>("MLP Adam step", 1));
 }
 
 }  // namespace rows

@@ -49,6 +49,30 @@ double squares_of(const Tensors& tensors) {
   return sum;
 }
 
+/// Steps of training a classifier of ten classes on one batch.
+template <class Model, class Optimizer, Tensor (*inputs)()>
+struct Training {
+  Model model;
+  std::vector<Variable> variables = parameters(model);
+  Optimizer optimizer{variables};  // the rates of task.hpp are reel's own
+  Tensor x = inputs(), labels = digits(static_cast<std::size_t>(x.shape()[0]), 10), loss;
+
+  Tensor step(const Tensor& in, const Tensor& classes) {
+    GradientTape tape;
+    const Tensor found = nn::cross_entropy(model(in), classes);
+    optimizer.step(tape.gradient(found, variables));
+    return found;
+  }
+  Traced<Tensor(Tensor, Tensor)> trace_of_step =
+      trace([this](Tensor in, Tensor classes) { return step(in, classes); });
+  void operator()() { loss = traced ? trace_of_step(x, labels) : step(x, labels); }
+  double value() {
+    Training fresh;
+    for (int i = 0; i < 3; ++i) fresh();
+    return fresh.loss.template item<float>();
+  }
+};
+
 void add_ops(harness::Rows& rows);
 void add_kernels(harness::Rows& rows);
 void add_tape(harness::Rows& rows);
