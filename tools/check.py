@@ -303,6 +303,16 @@ def docs():
 
 
 @check("nightly")
+def clang():
+    """The library and all tests, compiled by clang++; the library without precompiled headers, which hide includes."""
+    need("check")
+    build("bare", "-Disa=native", "-Dcuda=disabled", "-Dtests=false", "-Dsamples=false", "-Db_pch=false",
+          env={"CXX": "clang++"}, targets=["libreel.a"])
+    if build("clang", "-Disa=native", "-Dcuda=disabled", "-Dsamples=false", env={"CXX": "clang++"}):
+        tests("clang", "--no-suite", "layout")
+
+
+@check("nightly")
 def mutate_smoke():
     """The tool of mutation testing, on a small library of its own."""
     need("mutate")
@@ -383,16 +393,6 @@ def tidy():
     if build("check", targets=["build.ninja"]):
         command("clang", sys.executable, "tools/clang.py", "kernels", "build/check")
         command("clang-tidy", sys.executable, "tools/clang.py", "tidy", "build/check")
-
-
-@check("weekly")
-def clang():
-    """The library and all tests, compiled by clang++; the library without precompiled headers, which hide includes."""
-    need("check")
-    build("bare", "-Disa=native", "-Dcuda=disabled", "-Dtests=false", "-Dsamples=false", "-Db_pch=false",
-          env={"CXX": "clang++"}, targets=["libreel.a"])
-    if build("clang", "-Disa=native", "-Dcuda=disabled", "-Dsamples=false", env={"CXX": "clang++"}):
-        tests("clang", "--no-suite", "layout")
 
 
 @check("weekly")
