@@ -5,37 +5,26 @@
 #include "lib/cpu/exponential.hpp"
 
 namespace reel::kernels::REEL_ISA {
+#if defined(__SSE2__) && !defined(__FMA__)
+inline constexpr bool has_fused_product = false;
+#else
+inline constexpr bool has_fused_product = true;
+#endif
+
 /// x^2 rounded, and the error of the rounding.
 template <class T>
 struct Square {
   Vector<T> rounded, lost;
   explicit Square(const Vector<T>& x) : rounded(x * x) {
-#if defined(__SSE2__) && !defined(__FMA__)  // the square of the upper half of the bits is exact
-    const Vector<T> wide = x * constant<T>(is_single<T> ? 0x1p12 + 1 : 0x1p27 + 1);
-    const Vector<T> upper = wide - (wide - x);
-    lost = (upper * upper - rounded) + (x - upper) * (x + upper);
-#else
-    lost = xsimd::fms(x, x, rounded);
-#endif
+    if constexpr (has_fused_product) {
+      lost = xsimd::fms(x, x, rounded);
+    } else {  // the square of the upper half of the bits is exact
+      const Vector<T> wide = x * constant<T>(is_single<T> ? 0x1p12 + 1 : 0x1p27 + 1);
+      const Vector<T> upper = wide - (wide - x);
+      lost = (upper * upper - rounded) + (x - upper) * (x + upper);
+    }
   }
 };
-
-/// x / y to some units of the last place.
-template <class T>
-Vector<T> rough_quotient(const Vector<T>& x, const Vector<T>& y) {
-#if defined(__AVX512F__)
-  if constexpr (is_single<T>) {
-    const Vector<T> inverse = _mm512_rcp14_ps(y), rough = x * inverse;
-    return xsimd::fma(xsimd::fnma(rough, y, x), inverse, rough);
-  }
-#elif defined(__FMA__)
-  if constexpr (is_single<T>) {
-    const Vector<T> inverse = _mm256_rcp_ps(y), rough = x * inverse;
-    return xsimd::fma(xsimd::fnma(rough, y, x), inverse, rough);
-  }
-#endif
-  return x / y;
-}
 
 /// erfc x for x >= 0. The square of x is computed with its rounding error, which e to its power
 /// would multiply.
@@ -46,7 +35,7 @@ Vector<T> erfc_of_size(const Vector<T>& size) {
   const V x = xsimd::min(constant<T>(is_single<T> ? 10.5 : 28), size);
   const Square<T> square(x);
   const V power = exponential<T>(-square.rounded);
-  const V t = rough_quotient<T>(x - constant<T>(k), x + constant<T>(k)), q = [&] {
+  const V t = (x - constant<T>(k)) / (x + constant<T>(k)), q = [&] {
     if constexpr (is_single<T>)
       return polynomial<T>(t, erfc_float32);
     else
@@ -79,7 +68,7 @@ Vector<T> error_complement(const Vector<T>& x) {
   using V = Vector<T>;
   const V far = erfc_of_size<T>(xsimd::abs(x));
   V result = xsimd::select(x < V(T(0)), V(T(2)) - far, far);
-  if constexpr (!is_single<T>) {  // 1 unit of the last place better; float32 has 5.1 in any case
+  if constexpr (!is_single<T> || !has_fused_product) {  // the error would be above 5 units
     const V near = V(T(1)) - (erf_near<T>(xsimd::abs(x)) | xsimd::bitofsign(x));
     result = xsimd::select(xsimd::abs(x) < constant<T>(0.5), near, result);
   }
