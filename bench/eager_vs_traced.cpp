@@ -27,7 +27,7 @@ double seconds() {
 void row(const std::string& name, const detail::Function<void()>& eager,
          const detail::Function<void()>& traced, const detail::Function<void()>& by_hand = {}) {
   std::vector<double> spent{0};  // by the first calls, in seconds: captures and most checks
-  for (const double start = seconds(); spent.size() <= 160 && spent.back() < 2;) {
+  for (const double start = seconds(); spent.size() <= 320 && spent.back() < 2;) {
     traced();
     spent.push_back(seconds() - start);
   }

@@ -25,7 +25,7 @@ def instructions(program, work, times):
         run = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", program, work,
              str(times)],
-            env={**os.environ, "REEL_ISA": "avx2"}, capture_output=True, text=True)
+            env={**os.environ, "REEL_ISA": "avx2", "REEL_TRACE": "1"}, capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"instructions.py: {program} {work} ended with {run.returncode}\n{run.stderr}")
     return int(re.search(r"Collected : (\d+)", run.stderr).group(1))

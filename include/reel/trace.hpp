@@ -14,6 +14,7 @@
 #include <reel/function.hpp>
 #include <reel/op.hpp>
 #include <reel/pointer.hpp>
+#include <reel/references.hpp>
 #include <reel/signature.hpp>
 
 namespace reel {
@@ -114,23 +115,45 @@ void free_object(void* object) {
   delete static_cast<T*>(object);
 }
 
+/// What a call reads first of a function and its traces.
+struct TraceHead {
+  // The first 64 bytes behind a handle are watched: they do not change.
+  TracedFunction function = {};
+  TraceOptions options = {};
+  std::vector<ReadObject> reads = {};  // what trace().reads() lists
+  std::uint32_t references = 1;
+  std::uint32_t eager_calls = 0;  // so many calls run the function, without a look-up
+};
 /// A function and its traces; copies share both.
 class REEL_API Traces {
  public:
   /// Takes the function over. Throws Error unless 0 <= verify <= 1.
   Traces(TracedFunction function, TraceOptions options, Caller caller);
-  Traces(const Traces& other) noexcept;
-  Traces& operator=(Traces other) noexcept;
-  ~Traces();
+  Traces(const Traces& other) noexcept : head_(other.head_) { add_reference(head_->references); }
+  Traces& operator=(Traces other) noexcept {
+    std::swap(head_, other.head_);
+    return *this;
+  }
+  ~Traces() {
+    if (drop_reference(head_->references)) destroy(head_);
+  }
   /// Throws Error after the first call.
   void reads(ReadObject object, Caller caller) const;
   std::size_t count() const;
   std::string explain() const;
   void clear() const;
-  TraceCache& cache() const { return *cache_; }
+  /// The Target of the function, if this call is to run it and nothing else; null if not.
+  void* eager_target() const {
+    const std::uint32_t left = __atomic_load_n(&head_->eager_calls, __ATOMIC_RELAXED);
+    if (!left) return nullptr;
+    __atomic_store_n(&head_->eager_calls, left - 1, __ATOMIC_RELAXED);
+    return head_->function.target;
+  }
+  TraceCache& cache() const;  // defined in lib/trace
 
  private:
-  TraceCache* cache_;
+  static void destroy(TraceHead* head);
+  TraceHead* head_;
 };
 
 /// Values that are equal where their bytes or their texts are.
@@ -459,34 +482,12 @@ class Traced<R(Args...)> {
   } catch (const std::bad_alloc&) {
     fail_memory(caller, "trace");
   }
-  /// Not inlined: the call's own stack memory must be apart from what f captures from the stack.
-  [[gnu::noinline]] R operator()(std::decay_t<Args>... args, Caller caller = Caller::here()) const {
-    detail::TraceCall call(traces_, caller);
-    (call.argument(args), ...);
-    if (const void* known = call.replay()) {
-      if constexpr (std::is_void_v<R>) {
-        return;
-      } else {
-        R result = call.filled(*static_cast<const R*>(known));
-        if (const detail::TapedCall* taped = call.replayed_under_tape())
-          detail::TapedRun::leave(result, *taped, call.backward(), caller);
-        return result;
-      }
+  R operator()(Args... args, Caller caller = Caller::here()) const {
+    if (void* const target = traces_.eager_target()) {
+      const detail::Traces held = traces_;  // f may replace the handle
+      return run_(target, std::forward<Args>(args)...);
     }
-    call.describe(args...);
-    detail::TapedRun taped(call.taped(), caller);
-    call.watch_state(args...);
-    taped.begin();
-    if constexpr (std::is_void_v<R>) {
-      run_(call.begin_run(), std::forward<Args>(args)...);
-      call.finish();
-    } else {
-      R result = run_(call.begin_run(), std::forward<Args>(args)...);
-      taped.end(result);
-      call.finish(result);
-      taped.leave(result);
-      return result;
-    }
+    return look_up(std::forward<Args>(args)..., caller);
   }
   /// Names objects outside of tensors that the function reads, up to eight. Each call reads their
   /// fields, and the values belong to the signature: numbers, texts and Shapes by their values,
@@ -533,6 +534,35 @@ class Traced<R(Args...)> {
       return static_cast<R>(
           static_cast<detail::Target<F>*>(target)->f(std::forward<Args>(args)...));
   }
+  /// Not inlined: the call's own stack memory must be apart from what f captures from the stack.
+  [[gnu::noinline]] R look_up(std::decay_t<Args>... args, Caller caller) const {
+    detail::TraceCall call(traces_, caller);
+    (call.argument(args), ...);
+    if (const void* known = call.replay()) {
+      if constexpr (std::is_void_v<R>) {
+        return;
+      } else {
+        R result = call.filled(*static_cast<const R*>(known));
+        if (const detail::TapedCall* taped = call.replayed_under_tape())
+          detail::TapedRun::leave(result, *taped, call.backward(), caller);
+        return result;
+      }
+    }
+    call.describe(args...);
+    detail::TapedRun taped(call.taped(), caller);
+    call.watch_state(args...);
+    taped.begin();
+    if constexpr (std::is_void_v<R>) {
+      run_(call.begin_run(), std::forward<Args>(args)...);
+      call.finish();
+    } else {
+      R result = run_(call.begin_run(), std::forward<Args>(args)...);
+      taped.end(result);
+      call.finish(result);
+      taped.leave(result);
+      return result;
+    }
+  }
   detail::Traces traces_;
   R (*run_)(void* target, Args&&... args);
 };
@@ -546,9 +576,10 @@ class Traced<R(Args...)> {
 ///
 /// Some calls run eagerly, that is they run f itself: with REEL_TRACE=0 in the environment, to find
 /// out whether a trace is at fault; if f keeps state of its own, such as a counter or a running
-/// best; if a check has found that a constant has changed; and while several
-/// tapes outside of f record. Under one tape, a call is one op with the gradient of f. Throws what
-/// f throws.
+/// best; if a check has found that a constant has changed; while several tapes outside of f record;
+/// and if f is faster than a replay, which is measured once for a signature, after 256 replays, on
+/// the CPU. With REEL_TRACE=1 nothing is measured. Under one tape, a call is one op with the
+/// gradient of f. Throws what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

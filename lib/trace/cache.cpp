@@ -14,14 +14,16 @@
 
 namespace reel::detail {
 namespace {
+constexpr std::uint64_t first_trial = 256;
 constexpr int most_failures = 3, most_changes = 16, most_skips = 64;
 constexpr std::size_t most_paths = 64, most_signatures = 1024;
 
-/// Why all calls run eagerly before the first one; empty if they do not.
-std::string first_state() {
+bool environment_asks(char digit) {
   const char* const wanted = std::getenv("REEL_TRACE");
-  return wanted && wanted[0] == '0' && !wanted[1] ? "REEL_TRACE=0 is set" : "";
+  return wanted && wanted[0] == digit && !wanted[1];
 }
+/// Why all calls run eagerly before the first one; empty if they do not.
+std::string first_state() { return environment_asks('0') ? "REEL_TRACE=0 is set" : ""; }
 
 std::string line_of(Caller caller) {
   return caller.file ? std::string(caller.file) + ":" + std::to_string(caller.line)
@@ -269,6 +271,7 @@ TraceEntry* TraceCache::find_or_add(const Key& key, std::uint64_t hash, std::uin
   auto made = std::make_unique<TraceEntry>();
   made->key = key;
   made->hash = hash;
+  if (tries) made->trial_begins = first_trial;
   for (const Variable* variable : variables) made->variables.push_back(*variable);
   for (const Tensor* tensor : tensors) made->tensors.push_back(*tensor);
   made->trouble = state;
@@ -356,11 +359,17 @@ void TraceCache::clear(bool runs) {
     entry.use = TraceEntry::Use::none;
     entry.failures = 0;
     entry.change = {};
+    entry.is_slow = false;
+    if (tries) entry.trial_begins = entry.replays + first_trial;
+    entry.run_seconds.clear();
+    entry.replay_seconds.clear();
     entry.eager = !state.empty();
   });
   unused = 0;
   drops.clear();
   differences = 0;
+  slow_calls = 0;
+  __atomic_store_n(&eager_calls, 0u, __ATOMIC_RELAXED);
   listed.clear();
 }
 
@@ -397,6 +406,7 @@ std::string TraceCache::explain() const {
       out += "  runs eagerly: " + entry.trouble + "\n";
     else if (!entry.trouble.empty())
       out += "  a run was not captured: " + entry.trouble + "\n";
+    if (entry.is_slow) out += "  runs eagerly: " + entry.times_of_trial() + "\n";
   });
   if (full() && shared.load()) out += "calls of further signatures run eagerly: more than 1024\n";
   for (const auto& [rest, count] : listed)
@@ -412,39 +422,32 @@ Traces::Traces(TracedFunction function, TraceOptions options, Caller caller) try
   if (!(options.verify >= 0 && options.verify <= 1))
     fail<Error>(caller, "trace", "verify", "a number in [0, 1]", to_text(options.verify));
   options.verify = tracing::share_of_checks(options.verify);
-  cache_ = new TraceCache;
-  cache_->function = function;
-  cache_->options = options;
-  cache_->state = first_state();
+  auto* const made = new TraceCache;
+  head_ = made;
+  made->function = function;
+  made->options = options;
+  made->state = first_state();
+  made->tries = !environment_asks('1');
   owned.release();
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "trace");
 }
 void Traces::reads(ReadObject object, Caller caller) const try {
-  if (cache_->begun)
+  if (cache().begun)
     fail<Error>(caller, "reads", "call", "reads() before the first call", "a later one");
-  cache_->reads.push_back(object);
+  head_->reads.push_back(object);
 } catch (const std::bad_alloc&) {
   fail_memory(caller, "reads");
 }
-Traces::Traces(const Traces& other) noexcept : cache_(other.cache_) {
-  add_reference(cache_->references);
-}
-Traces& Traces::operator=(Traces other) noexcept {
-  std::swap(cache_, other.cache_);
-  return *this;
-}
-Traces::~Traces() {
-  if (drop_reference(cache_->references)) delete cache_;
-}
+void Traces::destroy(TraceHead* head) { delete static_cast<TraceCache*>(head); }
 std::size_t Traces::count() const {
   std::size_t paths = 0;
   const Locked held(Lock::traces);
-  cache_->for_each([&](const TraceEntry& entry) { paths += entry.tree.paths - entry.derived; });
+  cache().for_each([&](const TraceEntry& entry) { paths += entry.tree.paths - entry.derived; });
   return paths;
 }
 std::string Traces::explain() const try {
-  return cache_->explain();
+  return cache().explain();
 } catch (const std::bad_alloc&) {
   fail_memory({}, "explain");
 }

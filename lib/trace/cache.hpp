@@ -42,6 +42,13 @@ struct TraceEntry {
 
   std::atomic<std::uint64_t> replays = 0;
 
+  /// Whether replays were slower than the function itself: calls run eagerly then.
+  std::atomic<bool> is_slow = false;
+  /// After so many replays, some of them and as many runs are measured.
+  std::atomic<std::uint64_t> trial_begins = never;
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+  std::vector<double> run_seconds, replay_seconds;  // sorted after the last one
+
   // Guarded by Lock::traces:
   tracing::Tree tree;
   double check_seconds = 0;  // of all checks
@@ -91,6 +98,7 @@ struct TraceEntry {
   /// As forget(), but Lock::traces must be held.
   void take(Forgotten& dropped, std::string why);
   void run_eagerly(std::string why);
+  std::string times_of_trial() const;
   /// Whether no other thread, and no gradient that waits, can need a plan. Lock::traces must be
   /// held.
   bool may_free(const std::atomic<bool>& shared) const;
@@ -98,13 +106,8 @@ struct TraceEntry {
   bool is_unchecked() const;
 };
 
-struct TraceCache {
-  // The first 64 bytes behind a handle are watched: they do not change.
-  TracedFunction function = {};
-  TraceOptions options;
-  std::vector<ReadObject> reads;  // what trace().reads() lists
+struct TraceCache : TraceHead {
   std::array<std::atomic<TraceEntry*>, 64> buckets = {};
-  std::uint32_t references = 1;
   // calls while a tape or an interceptor is active are not counted
   std::atomic<std::uint64_t> calls = 0;
   /// The runs of the function so far, with and without a trace, and those that have ended.
@@ -127,9 +130,12 @@ struct TraceCache {
   std::vector<std::uint64_t> seen;   // hashes of signatures that were not captured, by themselves
   std::unordered_map<std::string, int> alike;  // signatures by the rest without one number
   std::unordered_map<std::uint64_t, int>
-      listed;           // signatures by the rest without what reads() lists
-  std::string state;    // the state that the function keeps: all signatures run eagerly then
-  int differences = 0;  // derived signatures that a check has refused
+      listed;         // signatures by the rest without what reads() lists
+  std::string state;  // the state that the function keeps: all signatures run eagerly then
+  bool tries = true;  // whether replays are compared with runs of the function
+  std::atomic<bool> on_trial = false;         // calls note when they begin
+  std::atomic<std::uint32_t> slow_calls = 0;  // calls in a row whose entries are slow
+  int differences = 0;                        // derived signatures that a check has refused
   static constexpr int most_differences = 3;
 
   ~TraceCache();
@@ -178,6 +184,8 @@ struct TraceCache {
   /// State keeps what each run writes there.
   bool state_changed(TraceEntry& entry, const std::string& why, bool certain,
                      const std::optional<tracing::RunChange>& change);
+  /// Before a call of a slow entry, which runs eagerly.
+  void count_slow_call();
   /// Drops what was captured, and the reasons for eager calls. Plans are freed unless a call of
   /// this thread `runs`, or other threads may run them.
   void clear(bool runs);
@@ -189,4 +197,5 @@ struct TraceCache {
         visit(*entry);
   }
 };
+inline TraceCache& Traces::cache() const { return static_cast<TraceCache&>(*head_); }
 }  // namespace reel::detail

@@ -43,12 +43,14 @@ TraceProgress* take_progress() {
 }  // namespace
 
 int open_calls() { return spare.get().calls; }
-void Traces::clear() const { cache_->clear(open_calls() > 0); }
+void Traces::clear() const { cache().clear(open_calls() > 0); }
 
 TraceCall::TraceCall(Traces traces, Caller caller) try
     : traces_(traces), progress_(take_progress()) {
   progress_->cache = &traces_.cache();
   progress_->caller = caller;
+  if (progress_->cache->on_trial.load(std::memory_order_relaxed))
+    progress_->began = std::chrono::steady_clock::now();
   const Context& context = Context::here();
   progress_->key.push_back(
       registrations() << 24 | static_cast<std::uint64_t>(context.autocast) << 16 |
@@ -58,6 +60,7 @@ TraceCall::TraceCall(Traces traces, Caller caller) try
   fail_memory(caller, "trace");
 }
 TraceCall::~TraceCall() {
+  if (progress_->measured == TraceProgress::Measured::replay) note_time(*progress_);
   progress_->clear();
   SpareProgress& own = spare.get();
   --own.calls;
@@ -256,12 +259,18 @@ const void* TraceCall::replay() try {
       call.entry->used.store(call.number, std::memory_order_relaxed);
       call.cache->last.store(call.entry, std::memory_order_release);
     }
+    call.cache->on_trial.store(false, std::memory_order_relaxed);
+    if (!call.entry || !call.entry->is_slow) call.cache->slow_calls = 0;
   }
   if (!call.entry) {
     if (!call.cache->warned.exchange(true)) warn(call, call.cache->why_not_captured());
     return nullptr;
   }
   if (call.entry->eager.load(std::memory_order_relaxed)) return nullptr;
+  if (call.entry->is_slow.load(std::memory_order_relaxed)) {
+    call.cache->count_slow_call();
+    return nullptr;
+  }
   if (context.is_watchful() && may_give_any_marks(context, call)) return nullptr;
   call.marked_reads = context.marked_reads;
   tracing::Plan* const plan = call.entry->plan.load(std::memory_order_acquire);
@@ -270,6 +279,9 @@ const void* TraceCall::replay() try {
       if (call.entry->use.exchange(TraceEntry::Use::again) == TraceEntry::Use::captured)
         --call.cache->unused;
     if (call.is_taped && tracks_constants(context, plan->tree, *plan)) return nullptr;
+    if (call.entry->replays.load(std::memory_order_relaxed) >=
+        call.entry->trial_begins.load(std::memory_order_relaxed)) [[unlikely]]
+      if (runs_on_trial(call, context)) return nullptr;
     if (const tracing::Ending* ending = replay_plan(call, context, *plan)) {
       call.replaying().commit();
       call.entry->replays.store(call.entry->replays.load(std::memory_order_relaxed) + 1,
@@ -351,6 +363,8 @@ void* TraceCall::begin_run() {
   progress_->runs = true;
   progress_->run = ++progress_->cache->begun;
   progress_->alone = progress_->cache->ended + 1 == progress_->run;
+  if (progress_->measured == TraceProgress::Measured::run)
+    progress_->began = std::chrono::steady_clock::now();
   return progress_->cache->function.target;
 }
 

@@ -268,6 +268,7 @@ void finish_verification(TraceProgress& call, const std::string& changed_read) {
 }  // namespace
 
 void TraceCall::finish() try {
+  if (progress_->measured == TraceProgress::Measured::run) note_time(*progress_);
   if (progress_->doing == Doing::capturing) finish_capture(*progress_, changed_read());
   if (progress_->doing == Doing::verifying) finish_verification(*progress_, changed_read());
 } catch (const std::bad_alloc&) {  // the next call repeats the capture or the check

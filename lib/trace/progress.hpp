@@ -57,6 +57,7 @@ struct TraceProgress {
   std::uint64_t marked_reads = 0;  // Context::marked_reads before the capture
   std::chrono::steady_clock::time_point began;
   double replay_seconds = 0;
+  enum class Measured : std::uint8_t { none, run, replay } measured = Measured::none;
   TraceProgress* next = nullptr;
 
   /// The index of the tensor in `arguments`; the size of `arguments` if it is not there and the
@@ -101,6 +102,7 @@ struct TraceProgress {
     variables.clear();
     tensors.clear();
     entry = nullptr;  // its function may end before the next call uses this object
+    measured = Measured::none;
     if (std::exchange(doing, Doing::eager) == Doing::replaying) return;
     if (std::exchange(runs, false)) ++cache->ended;
     scope.reset();
@@ -118,6 +120,10 @@ struct TraceProgress {
   }
 };
 
+/// While replays of the entry are compared with runs: true if this call is to run the function.
+bool runs_on_trial(TraceProgress& call, const Context& context);
+/// The end of a call that is measured.
+void note_time(TraceProgress& call);
 /// Calls of traced functions that this thread is in.
 int open_calls();
 /// Writes to stderr why calls run eagerly.

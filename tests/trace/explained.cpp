@@ -12,6 +12,7 @@
 #include <reel/reel.hpp>
 
 #include "support/catch.hpp"
+#include "support/environment.hpp"
 #include "support/stderr.hpp"
 
 namespace reel::tests {
@@ -566,7 +567,7 @@ TEST_CASE("clear() inside the function itself keeps the call's result") {
 }
 
 TEST_CASE("with REEL_TRACE=0 every call runs the function") {
-  setenv("REEL_TRACE", "0", 1);
+  const Environment environment("REEL_TRACE", "0");
   int calls = 0;
   const auto traced = trace([&](Tensor x) {
     ++calls;
@@ -575,7 +576,6 @@ TEST_CASE("with REEL_TRACE=0 every call runs the function") {
   const std::string said = on_stderr([&] {
     for (int i = 0; i < 4; ++i) CHECK(equal(traced(given()), given() * 2));
   });
-  unsetenv("REEL_TRACE");
   CHECK(said.empty());
   CHECK(calls == 4);
   CHECK(traced.trace_count() == 0);
