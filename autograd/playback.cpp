@@ -330,9 +330,20 @@ bool Playback::play_alike(Record& record) {
   return true;
 }
 
+/// Whether a saved input has neither one element nor the shape of the output.
+bool Playback::has_broadcast_factor(const Record& record) {
+  for (int i = 0; i < record.input_count; ++i)
+    if (const Body* const saved = record.inputs[i].saved;
+        saved && !is_one_number(*saved) && !(saved->shape == *record.outputs[0].shape))
+      return true;
+  return false;
+}
+
 /// Computes the gradient of each wanted input for which it is dy itself, or one pass over
 /// contiguous elements. Other inputs stay wanted.
 void Playback::play_pointwise(const Record& record, const Kernels& kernels) {
+  // The op itself reads rows and columns without a copy.
+  if (record.op == &core_ops.multiply && has_broadcast_factor(record)) return;
   // The last input without a gradient so far comes last, because it may take over the memory of dy.
   const std::uint64_t taker = std::bit_floor(fresh_);
   TileValues values;

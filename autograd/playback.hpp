@@ -158,6 +158,7 @@ class Playback {
   void play_record(Record& record);
   bool play_alike(Record& record);
   void let_go(Record& record);
+  static bool has_broadcast_factor(const Record& record);
   void play_pointwise(const Record& record, const Kernels& kernels);
   template <bool hooked>
   bool play_neighbours(const Record& record, int i, const Kernels& kernels, TileValues& values,

@@ -56,6 +56,7 @@ constinit const CoreOps core_ops = {
     .lookup = lookup_op,
     .matmul = matmul_op,
     .max_pool_places = max_pool_places_op,
+    .multiply = multiply_op,
     .order = order_op,
     .polygamma = polygamma_op,
     .random = random_op,

@@ -11,6 +11,7 @@
 #include "lib/formulas/special.hpp"
 #include "lib/formulas/trigonometry.hpp"
 #include "lib/table/entries.hpp"
+#include "lib/table/options/reshape.hpp"
 
 namespace reel {
 namespace formulas::math {
@@ -56,6 +57,16 @@ void rule(GradientCall& call) {
     if (call.wants(1)) call.give_sum(1, F::d1(g));
   if constexpr (requires { F::d2(g); })
     if (call.wants(2)) call.give_sum(2, F::d2(g));
+}
+
+/// The sum is taken first: it is smaller where y was broadcast.
+template <>
+void rule<formulas::Subtract>(GradientCall& call) {
+  const Tensor& dy = call.dy();
+  call.give_sum(0, dy);
+  if (!call.wants(1)) return;
+  const Shape& shape = call.input_shape(1);
+  call.give(1, -(dy.shape() == shape ? dy : run(core_ops.sum_to, dy, ShapeOptions{shape})));
 }
 
 /// The rules of a family, for the formulas that have a gradient.

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "lib/nn/check.hpp"
+#include "lib/ops/ops.hpp"
 
 namespace reel::nn {
 namespace {
@@ -136,16 +137,21 @@ Tensor BatchNorm::operator()(Operand x) const {
   constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7}, but_last[] = {0, 1, 2, 3, 4, 5, 6};
   const std::span<const int> axes = channels == Channels::last ? but_last : but_channels;
   const Axes others(axes.first(rank - 1));
+  const auto share = [&](const Tensor& sum) {
+    return (together ? dist::all_reduce(sum, *sync) : sum) / static_cast<double>(count);
+  };
   const auto mean_of = [&](const Tensor& values) {
-    return together ? dist::all_reduce(reel::sum(values, others, keepdims), *sync) /
-                          static_cast<double>(count)
+    return together ? share(reel::sum(values, others, keepdims))
                     : reel::mean(values, others, keepdims);
   };
   const Tensor middle = mean_of(from);
-  // The mean is rounded, so the mean of the differences is subtracted too.
-  Tensor centred = from - middle;
-  centred = centred - stop_gradient(mean_of(centred));
-  const Tensor spread = mean_of(square(centred));
+  const Tensor centred = from - middle;
+  // The mean is rounded, so the mean of the differences is not quite 0. The shift contains it, as
+  // this costs no pass over x.
+  const Tensor rest = stop_gradient(mean_of(centred));
+  const Tensor squares = share(sum_of_squares(centred, others, keepdims));
+  // Rounding may leave less than 0 of equal elements.
+  const Tensor spread = cast(maximum(squares - square(rest), 0), from.dtype());
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   const auto follow = [&](const Buffer& buffer, const Tensor& now) {
     const Tensor value = cast(reshape(stop_gradient(now), {scale.size()}), buffer.dtype());
@@ -153,6 +159,7 @@ Tensor BatchNorm::operator()(Operand x) const {
   };
   follow(mean, middle);
   follow(variance, spread * unbiased);
-  return centred * (gain / sqrt(spread + epsilon)) + plus;
+  const Tensor slope = gain / sqrt(spread + epsilon);
+  return centred * slope + (plus - rest * slope);
 }
 }  // namespace reel::nn

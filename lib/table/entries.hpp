@@ -10,8 +10,8 @@ namespace reel {
 struct CoreOps {
   Op &add, &attention_dropout, &cast, &cofactors, &convolution, &convolution_data,
       &convolution_weights, &fill, &function_curve, &function_slope, &linear_scan, &lookup, &matmul,
-      &max_pool_places, &order, &polygamma, &random, &relu, &reshape, &scatter, &scatter_elements,
-      &sigmoid, &slice, &sum_to, &tanh, &to_device, &unslice;
+      &max_pool_places, &multiply, &order, &polygamma, &random, &relu, &reshape, &scatter,
+      &scatter_elements, &sigmoid, &slice, &sum_to, &tanh, &to_device, &unslice;
 
   /// The op of an activation; null for none.
   Op* of(Activation activation) const {
