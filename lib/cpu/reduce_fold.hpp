@@ -49,7 +49,7 @@ struct Largest {
   static bool better(A x, A best) { return x > best; }
   static A step(A best, A x) { return ((x > best) | (x != x)) ? x : best; }
   static Vector<A> join(const Vector<A>& best, const Vector<A>& x) {
-    return xsimd::select((x > best) | xsimd::isnan(x), x, best);
+    return xsimd::select(xsimd::isnan(x), x, larger_or_second(x, best));
   }
 };
 template <class A>
@@ -57,7 +57,7 @@ struct Smallest {
   static bool better(A x, A best) { return x < best; }
   static A step(A best, A x) { return ((x < best) | (x != x)) ? x : best; }
   static Vector<A> join(const Vector<A>& best, const Vector<A>& x) {
-    return xsimd::select((x < best) | xsimd::isnan(x), x, best);
+    return xsimd::select(xsimd::isnan(x), x, smaller_or_second(x, best));
   }
 };
 /// Truth values are bytes: the compiler makes no vectors of bool.

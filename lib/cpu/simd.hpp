@@ -129,6 +129,40 @@ inline void stream_end() {
 #endif
 }
 
+/// x where it is larger (smaller), else y, also where one of them is NaN. xsimd's own functions
+/// differ by machine.
+#if defined(__AVX512F__)
+#define REEL_EXTREME(function, type) _mm512_##function##_##type
+#elif defined(__AVX__)
+#define REEL_EXTREME(function, type) _mm256_##function##_##type
+#elif defined(__SSE2__)
+#define REEL_EXTREME(function, type) _mm_##function##_##type
+#endif
+#ifdef REEL_EXTREME
+inline Vector<float> larger_or_second(const Vector<float>& x, const Vector<float>& y) {
+  return REEL_EXTREME(max, ps)(x, y);
+}
+inline Vector<double> larger_or_second(const Vector<double>& x, const Vector<double>& y) {
+  return REEL_EXTREME(max, pd)(x, y);
+}
+inline Vector<float> smaller_or_second(const Vector<float>& x, const Vector<float>& y) {
+  return REEL_EXTREME(min, ps)(x, y);
+}
+inline Vector<double> smaller_or_second(const Vector<double>& x, const Vector<double>& y) {
+  return REEL_EXTREME(min, pd)(x, y);
+}
+#undef REEL_EXTREME
+#else
+template <class X>
+X larger_or_second(const X& x, const X& y) {
+  return xsimd::select(x > y, x, y);
+}
+template <class X>
+X smaller_or_second(const X& x, const X& y) {
+  return xsimd::select(x < y, x, y);
+}
+#endif
+
 /// Loads the first n elements, fewer than a vector holds. The other lanes are 0, and their memory
 /// is not read.
 template <class T>

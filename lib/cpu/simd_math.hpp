@@ -191,8 +191,12 @@ struct Functions<xsimd::batch<T, A>> {
     return of.exact ? of.whole : by_lane(Functions<T>::floor_divide, x, y);
   }
   // Not xsimd's own, which order NaN by version and machine; nor x != x, false for NaN on AVX.
-  static X maximum(const X& x, const X& y) { return select((x > y) | xsimd::isnan(x), x, y); }
-  static X minimum(const X& x, const X& y) { return select((x < y) | xsimd::isnan(x), x, y); }
+  static X maximum(const X& x, const X& y) {
+    return select(xsimd::isnan(x), x, larger_or_second(x, y));
+  }
+  static X minimum(const X& x, const X& y) {
+    return select(xsimd::isnan(x), x, smaller_or_second(x, y));
+  }
 
  private:
   /// x = whole y + rest, where rest is 0 or has the sign of y. If the quotient was rounded up to a
