@@ -177,7 +177,7 @@ struct Functions<xsimd::batch<T, A>> {
     });
     if (!xsimd::any(rest)) return result;
     if constexpr (sizeof(T) == 4)
-      return select(rest, by_halves(power_by_logarithm, x, y), result);
+      return select(rest, by_halves(power_of_single, x, y), result);
     else
       return select(rest, by_lane(Functions<T>::power, x, y), result);
   }

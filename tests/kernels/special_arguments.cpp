@@ -54,6 +54,44 @@ TEST_CASE("powers of some exponents are products, quotients and roots, in place 
   });
 }
 
+TEST_CASE("powers of float32 are rounded once") {
+  std::vector<float> x, y;
+  const auto add = [&](float base, float exponent) {
+    x.push_back(base);
+    y.push_back(exponent);
+  };
+  for (const float base : {2.0f, -2.0f, 0.5f, -0.5f})  // 2^-150 lies between 0 and 2^-149
+    for (const float exponent :
+         {-151.0f, -150.0f, -149.0f, -127.0f, 127.0f, 128.0f, 149.0f, 150.0f})
+      add(base, exponent);
+  for (const float base : {0.0f, -0.0f, 1.0f, -1.0f, 3.0f, -3.0f, HUGE_VALF, -HUGE_VALF, NAN})
+    for (const float exponent : {0.0f, 1.5f, -1.5f, 5.0f, -5.0f, 1e9f, HUGE_VALF, -HUGE_VALF, NAN})
+      add(base, exponent);
+  std::mt19937 random(4);
+  for (int i = 0; i < 20'000; ++i) {
+    const float size = std::exp(std::normal_distribution<float>(0, i % 2 ? 20 : 0.01f)(random));
+    add(size, std::normal_distribution<float>(0, 88 / (0.01f + std::abs(std::log(size))))(random));
+  }
+  for_each_set([&](const InstructionSet& set) {
+    std::vector<float> out(x.size());
+    const void* inputs[] = {x.data(), y.data()};
+    function_of<float>(set, "power")(static_cast<std::int64_t>(x.size()), inputs, 0, out.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]));
+      const auto rounded = static_cast<float>(exact);
+      const double unit = static_cast<double>(std::nextafter(std::abs(rounded), HUGE_VALF)) -
+                          std::abs(static_cast<double>(rounded));
+      INFO(set.name << ": " << x[i] << " to the power " << y[i] << ": " << out[i] << ", " << exact);
+      if (std::isnan(exact))
+        CHECK(std::isnan(out[i]));
+      else if (!std::isfinite(rounded) || rounded == 0)
+        CHECK((out[i] == rounded && std::signbit(out[i]) == std::signbit(rounded)));
+      else
+        CHECK(std::abs(static_cast<double>(out[i]) - exact) <= 0.56 * unit);
+    }
+  });
+}
+
 TEST_CASE("log2 of subnormal numbers of float64") {
   std::vector<double> x;
   for (int exponent = -1074; exponent < -1018; ++exponent)
