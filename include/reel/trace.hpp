@@ -137,17 +137,15 @@ class REEL_API Traces {
   ~Traces() {
     if (drop_reference(head_->references)) destroy(head_);
   }
-  /// Throws Error after the first call.
-  void reads(ReadObject object, Caller caller) const;
+  void reads(ReadObject object, Caller caller) const;  // throws Error after the first call
   std::size_t count() const;
   std::string explain() const;
   void clear() const;
   /// The Target of the function, if this call is to run it and nothing else; null if not.
   void* eager_target() const {
     const std::uint32_t left = __atomic_load_n(&head_->eager_calls, __ATOMIC_RELAXED);
-    if (!left) return nullptr;
-    __atomic_store_n(&head_->eager_calls, left - 1, __ATOMIC_RELAXED);
-    return head_->function.target;
+    if (left) __atomic_store_n(&head_->eager_calls, left - 1, __ATOMIC_RELAXED);
+    return left ? head_->function.target : nullptr;
   }
   TraceCache& cache() const;  // defined in lib/trace
 
@@ -576,10 +574,10 @@ class Traced<R(Args...)> {
 ///
 /// Some calls run eagerly, that is they run f itself: with REEL_TRACE=0 in the environment, to find
 /// out whether a trace is at fault; if f keeps state of its own, such as a counter or a running
-/// best; if a check has found that a constant has changed; while several tapes outside of f record;
-/// and if f is faster than a replay, which is measured once for a signature, after 256 replays, on
-/// the CPU. With REEL_TRACE=1 nothing is measured. Under one tape, a call is one op with the
-/// gradient of f. Throws what f throws.
+/// best; if a check has found that a constant has changed; if f was faster than a replay, as
+/// measured on the CPU after 256 replays of a signature, unless REEL_TRACE=1 is set; and while
+/// several tapes outside of f record. Under one tape, a call is one op with the gradient of f.
+/// Throws what f throws.
 ///
 /// For a generic lambda or an overloaded function object, say the signature:
 /// `trace<Tensor(Tensor)>(f)`.

@@ -8,13 +8,13 @@
 #include <reel/ops/normalize.hpp>
 #include <reel/ops/reduce.hpp>
 #include <reel/ops/reshape.hpp>
+#include <reel/ops/statistics.hpp>
 #include <reel/train.hpp>
 
 #include <cmath>
 #include <span>
 
 #include "lib/nn/check.hpp"
-#include "lib/ops/ops.hpp"
 
 namespace reel::nn {
 namespace {
@@ -137,11 +137,9 @@ Tensor BatchNorm::operator()(Operand x) const {
   constexpr int but_channels[] = {0, 2, 3, 4, 5, 6, 7}, but_last[] = {0, 1, 2, 3, 4, 5, 6};
   const std::span<const int> axes = channels == Channels::last ? but_last : but_channels;
   const Axes others(axes.first(rank - 1));
-  const auto share = [&](const Tensor& sum) {
-    return (together ? dist::all_reduce(sum, *sync) : sum) / static_cast<double>(count);
-  };
   const auto mean_of = [&](const Tensor& values) {
-    return together ? share(reel::sum(values, others, keepdims))
+    return together ? dist::all_reduce(reel::sum(values, others, keepdims), *sync) /
+                          static_cast<double>(count)
                     : reel::mean(values, others, keepdims);
   };
   const Tensor middle = mean_of(from);
@@ -149,9 +147,13 @@ Tensor BatchNorm::operator()(Operand x) const {
   // The mean is rounded, so the mean of the differences is not quite 0. The shift contains it, as
   // this costs no pass over x.
   const Tensor rest = stop_gradient(mean_of(centred));
-  const Tensor squares = share(sum_of_squares(centred, others, keepdims));
+  // The norm of float32 is one pass over x.
+  const Tensor squares =
+      together || from.dtype() == DType::float64
+          ? mean_of(square(centred))
+          : square(norm(centred, others, keepdims) / std::sqrt(static_cast<double>(count)));
   // Rounding may leave less than 0 of equal elements.
-  const Tensor spread = cast(maximum(squares - square(rest), 0), from.dtype());
+  const Tensor spread = maximum(squares - square(rest), 0);
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   const auto follow = [&](const Buffer& buffer, const Tensor& now) {
     const Tensor value = cast(reshape(stop_gradient(now), {scale.size()}), buffer.dtype());
