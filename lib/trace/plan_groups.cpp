@@ -116,7 +116,11 @@ Planner::Group Planner::group_at(const Segment& segment, int i) {
       if (is_made(step.outputs[0], group)) break;
       continue;
     }
-    if (!is_pass(step)) continue;
+    if (!is_pass(step)) {  // a sum, in the memory of the value that it is added to
+      if (is_made(step.inputs[1], group))
+        gathered_[static_cast<std::size_t>(step.outputs[0])] = group.number;
+      continue;
+    }
     const std::int64_t columns = columns_of(step);
     if (!(columns ? add_rows(step, columns, group) : add_pass(step, group))) break;
     gathered_[static_cast<std::size_t>(step.outputs[0])] = group.number;

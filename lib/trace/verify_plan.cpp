@@ -65,6 +65,7 @@ class PlanCheck {
     at(state, i) = true;
     const ValuePlace& place = plan_.places[static_cast<std::size_t>(i)];
     const bool in_blocks = place.kind == ValuePlace::Kind::block;
+    if (stages_left_) written_.push_back(i);
     if (place.kind == ValuePlace::Kind::stage) state.stages.push_back(i);
     const int result = state.results[static_cast<std::size_t>(i)];
     int& holder = state.holders[static_cast<std::size_t>(result < 0 ? i : result)];
@@ -98,6 +99,9 @@ class PlanCheck {
     if (i < 0) return;
     if (!at(state, root(i))) fail(i, "is read where no instruction has made it");
     if (!stages_left_) return;
+    if (!is_spread(i) && value(i).kind == Value::Kind::view &&
+        std::count(written_.begin(), written_.end(), root(i)))
+      fail(i, "is a view of what its program makes");
     const ValuePlace& place = plan_.places[static_cast<std::size_t>(root(i))];
     const bool in_blocks = place.kind == ValuePlace::Kind::block;
     if (in_blocks || place.kind == ValuePlace::Kind::scratch)
@@ -122,6 +126,7 @@ class PlanCheck {
       case Instruction::Kind::stages:
         stages_left_ = instruction.input_count;
         read_.clear();
+        written_.clear();
         for (const int v : std::exchange(state.stages, {})) at(state, v) = false;
         return check_program(instruction);
       case Instruction::Kind::allocate:
@@ -195,6 +200,7 @@ class PlanCheck {
   const Instruction* now_ = nullptr;
   unsigned stages_left_ = 0;               // passes of the newest program that follow
   std::vector<Piece> read_;                // by them
+  std::vector<int> written_;               // by those before
   std::int64_t block_ = 0, elements_ = 1;  // of a block of the newest group, and of all
   std::string fault_;
 };

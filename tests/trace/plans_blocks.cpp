@@ -188,6 +188,34 @@ TEST_CASE("reductions of rows run in the blocks of the passes around them", "[cp
       "tanh!, multiply!; 131328");
 }
 
+TEST_CASE("a view of a sum in place ends its program", "[cpu]") {
+  const auto slope = [](const auto& f) {
+    return [f](const Tensor& x) {
+      GradientTape tape;
+      tape.watch(x);
+      return tape.gradient(f(x), x);
+    };
+  };
+  const auto check = [](const auto& f, const Tensor& x) {
+    const auto traced = trace<Tensor(Tensor)>(f, {.verify = 0});
+    const Tensor wanted = f(x);
+    for (int i = 0; i < 3; ++i) CHECK(equal(traced(x), wanted));
+  };
+  for (const std::int64_t n : {64, 127, 129, 255, 300, 513, 1000, 4000}) {
+    INFO(n << " elements");
+    check(slope([](const Tensor& x) {
+            const Tensor m = reshape(reshape(x, {1, -1}) / 3, {-1});
+            return sum(m * m);
+          }),
+          random::normal({n}));
+    check(slope([](const Tensor& x) {
+            const Tensor m = mean(x, 0);
+            return sum(m * m * x);
+          }),
+          random::normal({3, n}));
+  }
+}
+
 TEST_CASE("reductions in blocks have the bits of eager calls", "[cpu]") {
   const auto norm = [](const Tensor& x) {
     const Tensor c = x - mean(x, -1, keepdims);

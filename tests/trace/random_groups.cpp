@@ -70,7 +70,7 @@ class Group {
   static Tensor numeric(std::mt19937& draw, const std::vector<Tensor>& pool) {
     const Tensor a = any(draw, pool), b = any(draw, pool);
     const float number = static_cast<float>(draw() % 100) / 16 - 3;
-    switch (draw() % 25) {
+    switch (draw() % 28) {
       case 0:
         return a + b;
       case 1:
@@ -119,6 +119,12 @@ class Group {
         return max(a, -1, keepdims);
       case 23:
         return tame(sum(tame(a), -1, keepdims) / 64.0f);
+      case 24:
+        return reshape(reshape(a, {-1}) / 3.0f, a.shape());
+      case 25:
+        return tame(a * a);
+      case 26:
+        return maximum(a, a) * reshape(a, a.shape());
       default:
         return a;
     }
