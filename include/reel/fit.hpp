@@ -96,7 +96,7 @@ struct FitOptions {
   /// without .validate); 0 never does. NaN is no better loss.
   std::int64_t patience = 0;
   double threshold = 0;  // a better loss is smaller by more than this
-  /// At the end, the parameters become those of the best epoch.
+  /// At the end, the parameters and Buffers of the model become those of the best epoch.
   bool restore_best = false;
   /// Resumes from the latest checkpoint, and saves after the steps that .every of the Checkpoints
   /// divides: the model, the optimizer, the schedule, the position in the epoch, the thread's
@@ -172,7 +172,8 @@ class REEL_API FitRun {
     std::vector<std::string> metrics;
     FitRanks ranks = {};
   };
-  FitRun(Settings settings, optim::Optimizer& optimizer, std::vector<Variable> parameters,
+  /// `variables`: the model's, with its Buffers.
+  FitRun(Settings settings, optim::Optimizer& optimizer, std::vector<Variable> variables,
          Caller caller);
   ~FitRun();
   FitRun(const FitRun&) = delete;
@@ -191,6 +192,8 @@ class REEL_API FitRun {
   void after_step(const Tensor& cost);
   void end_epoch(FitEpoch& result, FitHistory& history);
   void restore_best();
+  /// Throws ShapeError unless the loss or the metric `what` is one number.
+  const Tensor& number(std::string_view what, const Tensor& value) const;
   void refuse_checkpoints() const;
   /// For an epoch without examples: true the first time, if no step of it was made before. Throws
   /// Error the next time.
@@ -205,7 +208,7 @@ class REEL_API FitRun {
     field("fit_bad", bad);
     field("fit_sum", training.sum);
     field("fit_weight", training.weight);
-    field("fit_best_parameters", best_parameters);
+    field("fit_best_values", best_values);
     field("generator", generator);
   }
 
@@ -213,7 +216,7 @@ class REEL_API FitRun {
   std::int64_t step = 0, epoch = 0, bad = 0;
   double best, started = 0;
   RunningMean training;
-  std::vector<Tensor> best_parameters;
+  std::vector<Tensor> best_values;
   Generator generator;  // the thread's
   bool stop = false;
 
@@ -222,7 +225,7 @@ class REEL_API FitRun {
   struct Screen;
   void update();
   optim::Optimizer& optimizer_;
-  std::vector<Variable> parameters_;
+  std::vector<Variable> variables_;
   std::vector<optim::GradientSum> sum_;  // one, if batches are accumulated
   std::int64_t waiting_ = 0;             // batches in it, or that ranks have not sent
   Caller caller_;
@@ -296,7 +299,7 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
        options.threshold, options.clip_norm, options.unconnected, options.scaler,
        options.restore_best, static_cast<bool>(options.validate.each), options.progress,
        options.board, std::move(names), detail::ranks_of(optimizer, caller)},
-      optimizer, parameters(model), caller);
+      optimizer, detail::all_variables(model, "fit"), caller);
   using Examples = std::remove_reference_t<Train>;
   detail::FitState<Examples> state{run, train, options.schedule};
   if (options.checkpoints) {
@@ -350,9 +353,13 @@ fit(Model& model, Optimizer& optimizer, Train&& train, const Loss& loss,
       std::vector<detail::RunningMean> means(options.metrics.size());
       options.validate.each([&](T& example) {
         const double weight = detail::weight_of(example);
-        validation.add(loss(std::as_const(model), std::as_const(example)), weight);
-        for (std::size_t i = 0; i < means.size(); ++i)
-          means[i].add(options.metrics[i].f(std::as_const(model), std::as_const(example)), weight);
+        const Tensor now = loss(std::as_const(model), std::as_const(example));
+        validation.add(run.number("validation loss", now), weight);
+        for (std::size_t i = 0; i < means.size(); ++i) {
+          const FitMetric<Model, T>& metric = options.metrics[i];
+          const Tensor value = metric.f(std::as_const(model), std::as_const(example));
+          means[i].add(run.number("metric " + metric.name, value), weight);
+        }
       });
       result.validation = validation.mean();
       for (detail::RunningMean& mean : means) result.metrics.push_back(mean.mean());

@@ -171,8 +171,13 @@ class Rule {
   bool run_slice() {
     const SliceOptions& one = option<SliceOptions>();
     if (one.starts.rank() + 1 > Shape::max_rank) return false;
-    SliceOptions all{under(0, one.starts, calls_.caller), with_count(one.lengths),
-                     under(1, one.steps, calls_.caller), one.dropped << 1, one.added << 1};
+    SliceOptions all = whole_slice(with_count(one.lengths));
+    for (std::size_t i = 0; i < one.steps.rank(); ++i) {
+      all.starts.data()[i + 1] = one.starts.data()[i];
+      all.steps.data()[i + 1] = one.steps.data()[i];
+    }
+    all.dropped = one.dropped << 1;
+    all.added = one.added << 1;
     return run_with(all);
   }
   bool run_broadcast() {

@@ -43,14 +43,14 @@ struct FitRun::Screen {
   std::int64_t total;
 };
 
-FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> parameters,
+FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> variables,
                Caller caller)
     : settings(std::move(own)),
       best(std::numeric_limits<double>::infinity()),
       started(seconds_now()),
       generator(thread_generator()),
       optimizer_(optimizer),
-      parameters_(std::move(parameters)),
+      variables_(std::move(variables)),
       caller_(caller),
       screen_(nullptr) {
   const auto check = [&](const char* name, std::int64_t got, std::int64_t least) {
@@ -86,7 +86,7 @@ FitRun::FitRun(Settings own, optim::Optimizer& optimizer, std::vector<Variable> 
   if (settings.accumulate > 1 && !settings.ranks.add_up)
     sum_.emplace_back(optimizer.variables(), caller);
   if (settings.restore_best)
-    for (const Variable& parameter : parameters_) best_parameters.push_back(parameter.value());
+    for (const Variable& variable : variables_) best_values.push_back(variable.value());
   if (settings.progress)
     screen_ = new Screen{bench::Progress("steps", settings.steps, {}, caller), settings.steps};
 }
@@ -99,6 +99,12 @@ bool FitRun::left_none(Caller caller) {
     fail<Error>(caller, "fit", "train", "examples", "an epoch without examples");
   return true;
 }
+const Tensor& FitRun::number(std::string_view what, const Tensor& value) const {
+  if (value.defined() && value.size() != 1)
+    fail<ShapeError>(caller_, "fit", what, "one number", "shape " + to_text(value.shape()),
+                     "Use its mean() or its sum().");
+  return value;
+}
 void FitRun::refuse_checkpoints() const {
   fail<Error>(caller_, "fit", "options.checkpoints", "examples of a Pipeline",
               "a range that cannot say where it is",
@@ -108,7 +114,7 @@ void FitRun::refuse_checkpoints() const {
 bool FitRun::learn(GradientTape& tape, const Tensor& cost, double weight) {
   const CallerScope here(caller_, "fit");
   const std::vector<Variable>& variables = optimizer_.variables();
-  training.add(cost, weight);
+  training.add(number("loss", cost), weight);
   if (settings.ranks.add_up) {
     const bool sends = ++waiting_ == settings.accumulate;
     if (sends) waiting_ = 0;
@@ -227,15 +233,13 @@ void FitRun::end_epoch(FitEpoch& result, FitHistory& history) {
     best = score;
     bad = 0;
     history.best = static_cast<std::int64_t>(history.epochs.size());
-    for (std::size_t i = 0; i < best_parameters.size(); ++i)
-      best_parameters[i] = parameters_[i].value();
+    for (std::size_t i = 0; i < best_values.size(); ++i) best_values[i] = variables_[i].value();
   } else if (++bad >= settings.patience && settings.patience > 0) {
     stop = history.stopped_early = true;
   }
   history.epochs.push_back(result);
 }
 void FitRun::restore_best() {
-  for (std::size_t i = 0; i < best_parameters.size(); ++i)
-    parameters_[i].assign(best_parameters[i]);
+  for (std::size_t i = 0; i < best_values.size(); ++i) variables_[i].assign(best_values[i]);
 }
 }  // namespace reel::detail

@@ -165,9 +165,10 @@ std::vector<Tensor> parts_of(const Operand& whole, std::size_t axis, std::size_t
 
 void slice_samples(SampleList out) {
   samples_of(out, 1, [](const std::vector<Tensor>& in) {
-    SliceOptions backwards = place_of_part(in[0].shape(), 0, 0, in[0].shape()[0]);
-    backwards.starts.data()[0] = std::max<std::int64_t>(0, in[0].shape()[0] - 1);
-    backwards.steps.data()[0] = -1;
+    const std::int64_t length = in[0].shape()[0];
+    SliceOptions backwards = place_of_part(in[0].shape(), 0, 0, (length + 1) / 2);
+    backwards.starts.data()[0] = std::max<std::int64_t>(0, length - 1);
+    backwards.steps.data()[0] = -2;
     return slice(in[0], backwards);
   });
   samples_of(out, 1, [](const std::vector<Tensor>& in) {

@@ -137,6 +137,51 @@ TEST_CASE("fit() stops early and restores the best parameters", "[cpu][fit]") {
   CHECK(weights(net) == after.at(1));
 }
 
+TEST_CASE("fit() restores the Buffers of the best epoch", "[cpu][fit]") {
+  nn::BatchNorm norm(3);
+  optim::SGD sgd(parameters(norm), {.learning_rate = 0.05});
+  std::vector<Example> valid = {table()};
+  std::vector<std::vector<float>> means;
+  double score = 1;
+  const auto scored = [&](const nn::BatchNorm& m, const Example& e) {
+    return training() ? mean(square(m(e.x) - e.y)) : tensor(score);
+  };
+  fit(norm, sgd, batches(), scored,
+      {.epochs = 4, .validate = valid, .restore_best = true, .after_epoch = [&](FitEpoch& epoch) {
+         means.push_back(norm.mean.value().to_vector<float>());
+         score = epoch.epoch == 0 ? 0.5 : 2;  // of the next epoch
+       }});
+  REQUIRE(means.size() == 4);
+  CHECK(means[1] != means[3]);
+  CHECK(norm.mean.value().to_vector<float>() == means[1]);
+}
+
+TEST_CASE("fit() refuses losses and metrics of several numbers", "[cpu][fit]") {
+  Net net = fresh();
+  optim::SGD sgd(parameters(net), {.learning_rate = 0.05});
+  std::vector<Example> valid = {table()};
+  const auto distances = [](const Net& m, const Example& e) { return abs(m(e.x) - e.y); };
+  const auto refused = [&](const auto& loss_of, const std::string& what, auto options) {
+    try {
+      fit(net, sgd, batches(), loss_of, options);
+      FAIL("fit() took it");
+    } catch (const ShapeError& error) {
+      const std::string said = error.what();
+      INFO(said);
+      CHECK(said.find(": fit: " + what + ": expected one number, got shape (") != said.npos);
+      CHECK(said.find("fit.cpp:") == 0);
+    }
+  };
+  using Options = FitOptions<Net, Example>;
+  refused(distances, "loss", Options{});
+  const auto late = [&](const Net& m, const Example& e) {
+    return training() ? loss(m, e) : distances(m, e);
+  };
+  refused(late, "validation loss", Options{.validate = valid});
+  refused(loss, "metric distance",
+          Options{.validate = valid, .metrics = {{"distance", distances}}});
+}
+
 TEST_CASE("fit() goes on from a checkpoint as if it had not stopped", "[cpu][fit]") {
   Net whole = fresh();
   auto train = batches();
