@@ -146,6 +146,7 @@ void Interpreter::why(Words& words, Answer& answer) {
     }
   }
   double norm = -1;
+  int reached = -1;  // the last result on the path that has its gradient
   for (const int i : found) {
     Statistics all;
     if (!gradient_at(i, all)) continue;
@@ -158,6 +159,7 @@ void Interpreter::why(Words& words, Answer& answer) {
       return;
     }
     norm = all.norm;
+    reached = i;
   }
   for (const Complete& each : step.gradients) {
     if (each.variable < 0 || each.statistics.elements == 0 ||
@@ -173,9 +175,14 @@ void Interpreter::why(Words& words, Answer& answer) {
   if (norm < 0)
     answer.lines.push_back("There is a path of " + fmt::format("{}", found.size()) +
                            " results, and no gradient yet: run the backward pass first.");
-  else
+  else if (reached == found.back())
     answer.lines.push_back(fmt::format("The gradient is there: its norm is {} at {}.",
-                                       number_text(norm), place(found.back())));
+                                       number_text(norm), place(reached)));
+  else
+    answer.lines.push_back(
+        fmt::format("The backward pass is not there yet: it has reached a gradient with the norm "
+                    "{}, that of {}.",
+                    number_text(norm), place(reached)));
 }
 
 void Interpreter::gradients(Words& words, Answer& answer) {

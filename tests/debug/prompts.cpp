@@ -70,6 +70,22 @@ TEST_CASE("a prompt at an op of a function of batched()") {
   for (std::size_t i = 0; i < 3; ++i) CHECK(bool(all(results[i] == exp(tanh(examples[i]) * w))));
 }
 
+TEST_CASE("why says how far a backward pass has come") {
+  const Variable w("w", ones({3}));
+  const std::string text =
+      session("run\nrun to gradient of exp\nwhy sum w\nrun 1\nlook -1\nwhy sum w\ncont\n", [&] {
+        debug::cli();
+        for (int i = 0; i < 4; ++i) {
+          GradientTape tape;
+          Tensor loss = sum(exp(tanh(w * 2)));
+          w.assign_sub(0.1 * tape.gradient(loss, w));
+        }
+      });
+  INFO(text);
+  CHECK(has(text, "The backward pass is not there yet: it has reached a gradient with the norm "));
+  CHECK(has(text, "The gradient is there: its norm is "));
+}
+
 TEST_CASE("a prompt in a replay shows its graph") {
   const Variable w("w", ones({3}));
   auto step = trace([&](Tensor x) {
