@@ -49,23 +49,30 @@ KernelResult take(const KernelCall& call) {
   });
 }
 
+/// f(i) for i < n. n is 1 if it is a constant.
+void for_row(auto n, const auto& f) {
+  if constexpr (std::is_same_v<decltype(n), std::int64_t>) {
+    REEL_INDEPENDENT
+    for (std::int64_t i = 0; i < n; ++i) f(i);
+  } else {
+    f(0);
+  }
+}
 template <class T>
-void add_row(const T* from, T* to, std::int64_t n, bool truth) {
-  REEL_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) to[i] = plus(to[i], from[i], truth);
+void add_row(const T* from, T* to, auto n, bool truth) {
+  for_row(n, [=](std::int64_t i) { to[i] = plus(to[i], from[i], truth); });
 }
 
 /// add_row() with compensated summation: `lost` holds the rounding errors of the sums (Kahan's
 /// method, with Knuth's exact error).
 template <class T>
-void add_row(const T* from, T* to, T* lost, std::int64_t n) {
-  REEL_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) {
+void add_row(const T* from, T* to, T* lost, auto n) {
+  for_row(n, [=](std::int64_t i) {
     const T before = to[i], x = from[i] + lost[i], sum = before + x, added = sum - before;
     const T rest = (before - (sum - added)) + (x - added);
     lost[i] = rest == rest ? rest : T(0);  // an infinite sum has no rounding error
     to[i] = sum;
-  }
+  });
 }
 
 /// The places that get many updates, so that rounding errors would add up. Each such place has a
@@ -111,13 +118,13 @@ class CrowdedPlaces {
     for (std::int64_t k = 0; k < number_; ++k)
       for (std::int64_t i = first; i < end; ++i) lost_[k * width_ + i] = T(0);
   }
-  /// Adds these columns of one update to the row `to` of its place.
-  void add(const T* from, T* to, std::int64_t place, std::int64_t first, std::int64_t end) const {
+  /// Adds n columns of one update to the row `to` of its place.
+  void add(const T* from, T* to, std::int64_t place, std::int64_t first, auto n) const {
     const std::int32_t number = counts_[slot_of(place)];
     if (number < 0)
-      add_row(from, to, lost_ - (number + 1) * width_ + first, end - first);
+      add_row(from, to, lost_ - (number + 1) * width_ + first, n);
     else
-      add_row(from, to, end - first, false);
+      add_row(from, to, n, false);
   }
 
  private:
@@ -155,25 +162,33 @@ void scatter_rows(const AxisView& view, const std::int64_t* places, std::int64_t
     for (std::int64_t i = 0; i < count; ++i, row += view.inner)
       add(row, place + places[i] * view.inner, places[i]);
   };
+  // Rows of one float have loops of their own.
+  [[maybe_unused]] constexpr std::integral_constant<std::int64_t, 1> single;
   if constexpr (std::is_floating_point_v<T>) {
     CrowdedPlaces<T> crowded(view.length, count, view.inner);
     for (std::int64_t i = 0; i < count && crowded.possible(); ++i) crowded.count(places[i]);
-    if (crowded.any())
-      return share([&](std::int64_t first, std::int64_t end) {
-        for (std::int64_t o = 0; o < view.outer; ++o) {
-          crowded.begin(first, end);
-          for_rows(o, first, [&](const T* row, T* place, std::int64_t at) {
-            crowded.add(row, place, at, first, end);
-          });
-        }
-      });
+    const auto add = [&](std::int64_t first, auto n) {
+      for (std::int64_t o = 0; o < view.outer; ++o) {
+        crowded.begin(first, first + n);
+        for_rows(o, first, [&](const T* row, T* place, std::int64_t at) {
+          crowded.add(row, place, at, first, n);
+        });
+      }
+    };
+    if (crowded.any()) {
+      if constexpr (std::is_same_v<T, float>)
+        if (view.inner == 1) return add(0, single);
+      return share([&](std::int64_t first, std::int64_t end) { add(first, end - first); });
+    }
   }
-  share([&](std::int64_t first, std::int64_t end) {
+  const auto add = [&](std::int64_t first, auto n) {
     for (std::int64_t o = 0; o < view.outer; ++o)
-      for_rows(o, first, [&](const T* row, T* place, std::int64_t) {
-        add_row(row, place, end - first, truth);
-      });
-  });
+      for_rows(o, first,
+               [&](const T* row, T* place, std::int64_t) { add_row(row, place, n, truth); });
+  };
+  if constexpr (std::is_same_v<T, float>)
+    if (view.inner == 1) return add(0, single);
+  share([&](std::int64_t first, std::int64_t end) { add(first, end - first); });
 }
 
 KernelResult scatter(const KernelCall& call) {
