@@ -52,7 +52,7 @@ Cause unknown(Reel& reel, std::uint64_t tape, GradientSource source) {
     if (!read)
       return {"a Variable that nothing read while this tape recorded",
               "Read it and compute the target after the tape is made, on the thread of the tape, "
-              "outside of pause()."};
+              "outside of pause(). If the target is not to read it, ask for Unconnected::zero."};
   } else {
     const std::uint32_t known = reel.find(*read_body(Context::here(), *source.tensor()));
     if (known == no_record || !((reel[known].tapes | reel[known].watchers) & tape))

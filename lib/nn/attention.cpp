@@ -117,7 +117,8 @@ void KeyValueCache::append(Operand k, Operand v) const {
                      error_text("shape ({}, {}, steps, {}) with {} steps or fewer: {} of {} are in "
                                 "use",
                                 whole[0], whole[1], whole[3], room, before, whole[2]),
-                     of_k ? to_text(*of_k) : "a number");
+                     of_k ? to_text(*of_k) : "a number",
+                     room ? "" : "The cache is full; clear() begins a new sequence.");
   if (!of_v || !(*of_v == *of_k))
     fail<ShapeError>(k.caller(), name, "v", error_text("shape {}, as k has", *of_k),
                      of_v ? to_text(*of_v) : "a number");

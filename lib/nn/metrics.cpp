@@ -31,7 +31,8 @@ Tensor classes_of(std::string_view name, std::string_view argument, const Operan
     fail<Error>(x.caller(), name, argument, "a tensor", "a number");
   const Tensor classes = x.value();
   if (is_floating(classes.dtype()))
-    fail<DTypeError>(x.caller(), name, argument, "integers", name_of(classes.dtype()));
+    fail<DTypeError>(x.caller(), name, argument, "integers", name_of(classes.dtype()),
+                     "argmax(scores, -1) gives the classes of scores.");
   return cast(classes, DType::int64);
 }
 void check_same_shape(std::string_view name, std::string_view expected, const Shape& shape,
