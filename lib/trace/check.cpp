@@ -18,6 +18,10 @@ namespace {
 /// Relative to the largest element of a tensor, and to the largest of all compared values. If terms
 /// cancel, the rest is rounding.
 constexpr double tolerance = 1e-4, tolerance_of_all = 1e-6;
+/// Relative to the element itself: two units of the last place of 16 bits.
+double own_tolerance(DType dtype) {
+  return dtype == DType::bfloat16 ? 0x1p-6 : dtype == DType::float16 ? 0x1p-9 : 0;
+}
 constexpr int doubling_checks = 7;
 
 template <class T>
@@ -43,18 +47,18 @@ double largest(const Tensor& x) {
 
 /// The number of the first element that differs; n if there is none.
 template <class T>
-std::int64_t first_other(const T* a, const T* b, std::int64_t n, double allowed) {
+std::int64_t first_other(const T* a, const T* b, std::int64_t n, double allowed, double own) {
   for (std::int64_t i = 0; i < n; ++i) {
     const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    if (!(std::abs(x - y) <= allowed)) return i;
+    if (!(std::abs(x - y) <= allowed + own * std::abs(x))) return i;
   }
   return n;
 }
 std::int64_t first_other(const Body& a, const Body& b, double allowed) {
   if (is_floating(a.dtype))
     return with_element(a.dtype, [&]<class T>(Type<T>) {
-      return first_other(a.as<T>(), b.as<T>(), a.elements, allowed);
+      return first_other(a.as<T>(), b.as<T>(), a.elements, allowed, own_tolerance(a.dtype));
     });
   std::int64_t i = 0;
   const int size = size_of(a.dtype);

@@ -13,6 +13,7 @@
 
 #include <reel/reel.hpp>
 
+#include "lib/trace/check.hpp"
 #include "support/catch.hpp"
 #include "support/resident.hpp"
 #include "support/stderr.hpp"
@@ -159,6 +160,20 @@ TEST_CASE("a check has no effect of its own") {
     CHECK(kernels == 30);
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(allclose(got[i], expected[i]));
   }
+}
+
+TEST_CASE("a check allows for the rounding of each dtype") {
+  const auto differs = [](DType dtype, double by) {
+    const Tensor x = tensor({3.0, -96.0, 0.5});
+    const tracing::Compared pair[] = {{"result", cast(x, dtype), cast(x * (1 + by), dtype)}};
+    return static_cast<bool>(tracing::compare(pair));
+  };
+  CHECK(!differs(float32, 1e-5));
+  CHECK(differs(float32, 1e-3));
+  CHECK(!differs(float16, 1e-3));
+  CHECK(differs(float16, 1e-2));
+  CHECK(!differs(bfloat16, 8e-3));
+  CHECK(differs(bfloat16, 5e-2));
 }
 
 TEST_CASE("a check that is slow beside its replay comes seldom, and never twice as late") {
