@@ -29,6 +29,7 @@ constinit const ErrorSource error_source = {
     .begin = [] { tell_interceptors("it catches an error of the library"); },
     .line = caller_of,
     .names = names_of_call,
+    .place = place_of_call,
     .find_call = find_call,
     .tell = tell_error,
 };

@@ -260,21 +260,22 @@ void Agenda::launch(Queue& queue, std::vector<Node*>& calls) {
                  [](const Node* each) { return !each->error; });
   std::vector<Node*>& good = failed_ ? some : calls;
   if (good.empty()) return;
+  const auto launch_one = [&](Node* node) {  // an error names its example
+    std::int64_t& example = Context::here().example;
+    const std::int64_t before = std::exchange(example, static_cast<std::int64_t>(node->example));
+    try {
+      std::vector<Node*> one{node};
+      launch_all(queue, one);
+    } catch (...) {
+      node->error = std::current_exception();
+    }
+    example = before;
+  };
+  if (good.size() == 1) return launch_one(good[0]);
   try {
     launch_all(queue, good);
   } catch (...) {
-    if (good.size() == 1) {
-      good[0]->error = std::current_exception();
-      return;
-    }
-    for (Node* const each : good) {  // the error belongs to one of them
-      try {
-        std::vector<Node*> one{each};
-        launch_all(queue, one);
-      } catch (...) {
-        each->error = std::current_exception();
-      }
-    }
+    for (Node* const each : good) launch_one(each);  // the error belongs to one of them
   }
 }
 void Agenda::launch_all(Queue& queue, std::vector<Node*>& calls) {

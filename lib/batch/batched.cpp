@@ -289,9 +289,11 @@ void Example::run() try {
     ~Entered() {
       context.observers = nullptr;
       context.mode = 0;
+      context.example = -1;
     }
   } const entered{context};
   (fork ? fork->modes : batch.modes_).give(context);
+  if (!batch.continues_) context.example = static_cast<std::int64_t>(index);
   Generator own = thread_generator();
   own.restore(stream.seed, stream.position);
   const InterceptorScope scope(*this);

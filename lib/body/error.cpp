@@ -55,6 +55,8 @@ std::string message(Caller caller, std::string_view op, std::string_view argumen
   std::string text = line(any, 2 * any);
   if (text.size() > first_line_limit) text = line(25, first_line_limit) + "\n  " + text;
   if (!advice.empty()) text.append("\n  ").append(advice);
+  if (const std::string place = error_source.place(); !place.empty())
+    text.append("\n  ").append(place);
   if (caller.file)
     text.append("\n  at ").append(caller.file).append(":").append(std::to_string(caller.line));
   return text;

@@ -15,6 +15,8 @@ struct ErrorSource {
   Caller (*line)(Caller caller);
   /// The name of the function that the user called, and the argument as this function names it.
   std::pair<std::string, std::string> (*names)(std::string_view op, std::string_view argument);
+  /// Where in a larger call it is, such as the number of an example; may be empty.
+  std::string (*place)();
   /// line() and names() without memory: the line and the name of the op replace what is given.
   void (*find_call)(Caller& caller, std::string_view& op);
   /// The error is about to be thrown.

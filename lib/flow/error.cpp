@@ -35,6 +35,11 @@ std::pair<std::string, std::string> names_of_call(std::string_view op, std::stri
           argument.empty() ? "in " + inner : std::string(argument) + " of " + inner};
 }
 
+std::string place_of_call() {
+  const std::int64_t example = Context::here().example;
+  return example < 0 ? "" : "in example " + std::to_string(example) + " of batched()";
+}
+
 void find_call(Caller& caller, std::string_view& op) {
   const Context* const context = Context::current();  // making one would ask for memory
   if (context && context->outer_caller.file) caller = context->outer_caller;

@@ -9,5 +9,6 @@
 
 namespace reel {
 std::pair<std::string, std::string> names_of_call(std::string_view op, std::string_view argument);
+std::string place_of_call();
 void find_call(Caller& caller, std::string_view& op);
 }  // namespace reel

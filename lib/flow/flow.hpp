@@ -54,6 +54,7 @@ struct Flow {
   Device device;
   Caller outer_caller;          // of the outermost CallerScope; file is null outside
   std::string_view layer_name;  // of the outermost one with a name
+  std::int64_t example = -1;    // of a batched() that computes now
   std::string_view function;    // of the outermost FunctionScope
   Interceptor* interceptors = nullptr;
   Observer* observers = nullptr;

@@ -234,6 +234,31 @@ TEST_CASE("a recursion that is too deep is an error that names its example") {
   CHECK(batched(std::vector<int>{100'000, 1}, f, {.stack = std::size_t{1} << 28})[0] == 100'000);
 }
 
+TEST_CASE("errors name their example, where f calls and where launches compute") {
+  const nn::Embedding words(5, 3);
+  const auto error_of = [](const auto& f) {
+    return error_text([&] { batched(std::vector<int>{1, 2, 9, 3}, f); });
+  };
+  const char* const named = "\n  in example 2 of batched()\n  at ";
+  const std::string late = error_of([&](int i) { return words(tensor({i})); });
+  CHECK(late.find("expected an index in [-5, 5), got 9") != late.npos);
+  CHECK(late.find(named) != late.npos);
+  CHECK(batching_report().failed == 2);
+  CHECK(to_string(batching_report()).find("example 2 threw first\n") != std::string::npos);
+  const std::string early = error_of([&](int i) {
+    return matmul(ones({2, i == 9 ? 4 : 3}), ones({3, 2}));
+  });
+  CHECK(early.find(named) != early.npos);
+  // Neither a single function nor what comes after has an example.
+  const std::string alone = error_text([] {
+    parallel([] { return exp(ones({2})); }, [] { return matmul(ones({2, 2}), ones({3, 3})); });
+  });
+  CHECK(alone.find("in example") == alone.npos);
+  CHECK(error_text([] {
+          matmul(ones({2, 2}), ones({3, 3}));
+        }).find("in example") == std::string::npos);
+}
+
 TEST_CASE("examples draw random numbers of their own, whatever the others do") {
   const auto draw = [](int i) {
     const Tensor first = random::normal({2});
